@@ -1,0 +1,52 @@
+# Every target makes the virtual environment by itself; `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+EXTRAS := manager,dev
+ifneq ($(shell nvidia-smi -L 2>/dev/null),)
+EXTRAS := $(EXTRAS),cuda
+endif
+
+# What generates the committed protobuf code. It wants an older protobuf than pagehold runs with, hence a venv of its own.
+GRPC_TOOLS := grpcio-tools==1.81.1
+
+BIN := .venv/bin
+
+.PHONY: help test test-gpu lint proto clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
+
+# The two pagehold folders are named because a package added to the namespace has to be told to the installer.
+.venv/installed: pyproject.toml lock.txt protos/pagehold clients/python/pagehold
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c lock.txt -e '.[$(EXTRAS)]'
+	touch $@
+
+.venv-proto/installed: Makefile
+	test -x .venv-proto/bin/python || $(PYTHON) -m venv .venv-proto
+	.venv-proto/bin/pip install --quiet --disable-pip-version-check '$(GRPC_TOOLS)'
+	touch $@
+
+test: .venv/installed ## run the tests that need no GPU
+	$(BIN)/pytest
+
+test-gpu: .venv/installed ## run the tests that need a GPU
+	$(BIN)/pytest -o addopts='-q --strict-markers --strict-config --import-mode=importlib' tests/gpu
+
+lint: .venv/installed .venv-proto/installed ## check style, types, contracts, and that generated code is up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/buf lint protos
+	protos/generate.sh --check .venv-proto/bin/python
+
+proto: .venv-proto/installed ## generate Python from protos/**/*.proto
+	protos/generate.sh .venv-proto/bin/python
+
+clean: ## remove the virtual environments and every built or cached file
+	rm -rf .venv .venv-proto build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Client of pagehold's gRPC services, and its command line."""

@@ -1,0 +1,4 @@
+"""The `pagehold` command."""
+
+def main() -> None:
+    """Run the command line."""

@@ -1,0 +1,1 @@
+"""Kernels over a paged KV cache, each with a plain reference."""
