@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+# The first that runs; a name on the path alone may be a shim of a version that is not there.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3; do $$python -c '' 2>/dev/null && echo $$python && break; done)
 EXTRAS := manager,dev
 ifneq ($(shell nvidia-smi -L 2>/dev/null),)
 EXTRAS := $(EXTRAS),cuda
@@ -41,7 +42,7 @@ lint: .venv/installed .venv-proto/installed ## check style, types, contracts, an
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/buf lint protos
+	test -z "$$(find protos -name '*.proto' -print -quit)" || $(BIN)/buf lint
 	protos/generate.sh --check .venv-proto/bin/python
 
 proto: .venv-proto/installed ## generate Python from protos/**/*.proto
