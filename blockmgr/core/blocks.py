@@ -1,0 +1,279 @@
+"""Blocks of both tiers: their references, what they hold, and their way from free to cached and back.
+
+One numbering covers both tiers (device first, host behind it). Every change of a block's state happens here.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from blockmgr.core.clock import Clock
+from blockmgr.core.columns import Columns, Indexes
+from blockmgr.core.errors import PoolExhausted
+from blockmgr.core.events import Event, EventKind, EventLog
+from blockmgr.core.fences import Fences
+from blockmgr.core.prefix import NO_HASH, PrefixIndex
+from blockmgr.core.reuse import Reuse
+from blockmgr.core.states import BlockState
+
+State = BlockState
+
+
+def keys_array(keys: Sequence[bytes]) -> np.ndarray:
+    """Hashes as the elements of a ``V16`` column."""
+    return np.frombuffer(b"".join(keys), dtype="V16")
+
+
+class Blocks:
+    """The block columns and everything derived from them: free lists, order of eviction, index, holds, fences."""
+
+    def __init__(self, columns: Columns, clock: Clock, events: EventLog) -> None:
+        self.geometry = columns.geometry
+        self.columns = columns
+        self._clock = clock
+        self._events = events
+        self.state, self.refs, self.generation = (columns[f"block.{n}"] for n in ("state", "refs", "generation"))
+        self.hash, self.parent, self.tokens = (columns[f"block.{n}"] for n in ("hash", "parent", "tokens"))
+        self.filler, self.step, self.used = (columns[f"block.{n}"] for n in ("filler", "step", "used"))
+        self.fence, self.indexed = columns["block.fence"], columns["block.indexed"]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything derived; ``recovery`` fills it anew."""
+        self.reuse = (Reuse(), Reuse())
+        self.fences = Fences(self.columns)
+        self.index = PrefixIndex()
+        self.holds: Counter[int] = Counter()
+        self.filling: dict[int, dict[int, int]] = {}
+        """Executor row → {block: step} of its FILLING blocks."""
+
+    def tier(self, host: bool) -> Reuse:
+        """The policy of one tier."""
+        return self.reuse[host]
+
+    def tier_of(self, block: int) -> Reuse:
+        """The policy of the tier that a block is in."""
+        return self.reuse[self.geometry.is_host(block)]
+
+    # -- handing out -------------------------------------------------------------------------------------------------
+
+    def take(self, count: int, host: bool = False, state: State = State.OWNED) -> Indexes:
+        """Hand out ``count`` blocks, OWNED with one reference or TARGET with none. All or nothing: ``PoolExhausted``."""
+        tier = self.reuse[host]
+        if tier.available < count:
+            raise PoolExhausted(count, tier.available, "host" if host else "device")
+        free, evicted = tier.take(count)
+        if evicted:
+            self._forget(evicted)
+            self._events.add(Event(EventKind.EVICTED, blocks=evicted))
+        blocks = np.array(free + evicted, dtype=np.int64)
+        self.state.scatter(blocks, state)
+        self.refs.scatter(blocks, int(state == State.OWNED))
+        self.generation.scatter(blocks, self.generation.flat[blocks] + 1)
+        return blocks
+
+    def _forget(self, blocks: list[int]) -> None:
+        """Take blocks out of the index, before anyone can be given them."""
+        for block in blocks:
+            if self.indexed.get(block):
+                del self.index.tier(self.geometry.is_host(block))[self.hash.key(block)]
+                self.indexed.put(block, 0)
+
+    # -- references --------------------------------------------------------------------------------------------------
+
+    def reference(self, blocks: Indexes) -> None:
+        """One more table entry names each of ``blocks`` (no block twice)."""
+        refs = self.refs.flat[blocks]
+        self.refs.scatter(blocks, refs + 1)
+        for block in blocks[refs == 0].tolist():
+            self.tier_of(block).withdraw(block)
+            if self.state.get(block) == State.CACHED:
+                self.state.put(block, State.SEALED)
+            self.fence.put(block, 0)
+
+    def unreference(self, blocks: Indexes) -> None:
+        """One table entry less names each of ``blocks`` (no block twice), given in the order of the table."""
+        if not len(blocks):
+            return
+        refs = self.refs.flat[blocks] - 1
+        self.refs.scatter(blocks, refs)
+        dead = blocks[refs == 0]
+        if len(dead):
+            self.give_up(dead[::-1])
+
+    def give_up(self, blocks: Indexes) -> None:
+        """Blocks without a reference go behind a fence, tail of the chain first: cached if indexed, else to be freed."""
+        state = self.state.flat[blocks]
+        keep = (state == State.SEALED) & (self.indexed.flat[blocks] == 1)
+        filling = state == State.FILLING
+        cached, freed = blocks[keep], blocks[~keep & ~filling]
+        if len(cached):
+            self.state.scatter(cached, State.CACHED)
+            self._events.add(Event(EventKind.CACHED, blocks=cached.tolist()))
+        if len(freed):
+            self.state.scatter(freed, State.FENCED)
+            self._events.add(Event(EventKind.FREED, blocks=freed.tolist()))
+        number = self.fences.close(blocks)
+        if number:
+            self.fence.scatter(blocks, number)
+        else:
+            self.settle(blocks)
+
+    def settle(self, blocks: Indexes) -> None:
+        """Blocks whose fence is open become free or may be evicted, unless something holds or refers to them."""
+        state = self.state.flat[blocks]
+        quiet = (self.refs.flat[blocks] == 0) & (self.fence.flat[blocks] == 0)
+        cached = self._unheld(blocks[quiet & (state == State.CACHED)])
+        if len(cached):
+            self.used.scatter(cached, self._clock.stamps(len(cached)))
+        freed = self._unheld(blocks[quiet & (state == State.FENCED)])
+        if len(freed):
+            absent = self._beyond(freed)
+            self.state.scatter(freed, np.where(absent, State.ABSENT, State.FREE))
+            self.used.scatter(freed, self._clock.stamps(len(freed)))
+            freed = freed[~absent]
+        for give, what in ((Reuse.give_cached, cached), (Reuse.give_free, freed)):
+            host = what >= self.geometry.host_base
+            give(self.reuse[0], what[~host].tolist())
+            give(self.reuse[1], what[host].tolist())
+
+    def _unheld(self, blocks: Indexes) -> Indexes:
+        if not self.holds or not len(blocks):
+            return blocks
+        return np.array([block for block in blocks.tolist() if block not in self.holds], dtype=np.int64)
+
+    def _beyond(self, blocks: Indexes) -> np.ndarray:
+        capacity = self.columns["pool.capacity"].get(0)
+        return (blocks >= capacity) & (blocks < self.geometry.host_base)
+
+    def open_fences(self) -> None:
+        """Settle every group whose fence has opened."""
+        for group in self.fences.opened():
+            mine = group.blocks[self.fence.flat[group.blocks] == group.number]
+            if len(mine):
+                self.fence.scatter(mine, 0)
+                self.settle(mine)
+
+    # -- holds -------------------------------------------------------------------------------------------------------
+
+    def hold(self, block: int) -> None:
+        """Keep a block from being freed or evicted without referring to it (a ticket, a pin)."""
+        self.holds[block] += 1
+        self.tier_of(block).withdraw(block)
+
+    def unhold(self, block: int) -> None:
+        """Drop one hold."""
+        self.holds[block] -= 1
+        if not self.holds[block]:
+            del self.holds[block]
+            self.settle(np.array([block], dtype=np.int64))
+
+    # -- what they hold ----------------------------------------------------------------------------------------------
+
+    def fill(self, block: int, key: bytes, parent: bytes, tokens: np.ndarray, row: int, step: int, index: bool) -> None:
+        """A full block with known tokens becomes FILLING by ``step`` of executor ``row``, and indexed unless another is."""
+        self.hash.put(block, np.void(key))
+        self.parent.put(block, np.void(parent))
+        self.tokens.write(block, 0, tokens)
+        self.filler.put(block, row)
+        self.step.put(block, step)
+        self.state.put(block, State.FILLING)
+        self.filling.setdefault(row, {})[block] = step
+        tier = self.index.tier(self.geometry.is_host(block))
+        if index and key not in tier:
+            tier[key] = block
+            self.indexed.put(block, 1)
+        expected = self.index.expected.get(key)
+        if expected is not None and expected.block == block:
+            del self.index.expected[key]
+
+    def seal(self, blocks: Indexes) -> None:
+        """FILLING blocks whose step has completed become SEALED, or CACHED (or freed) where no reference is left."""
+        for block in blocks.tolist():
+            del self.filling[self.filler.get(block)][block]
+        self.state.scatter(blocks, State.SEALED)
+        self._events.add(Event(EventKind.SEALED, blocks=blocks.tolist()))
+        gone = blocks[self.refs.flat[blocks] == 0]
+        if len(gone):
+            keep = self.indexed.flat[gone] == 1
+            self.state.scatter(gone, np.where(keep, State.CACHED, State.FENCED))
+            self.settle(gone)
+
+    def seal_through(self, row: int, step: int) -> None:
+        """Seal what executor ``row`` filled in steps up to ``step``."""
+        done = [block for block, by in self.filling.get(row, {}).items() if by <= step]
+        if done:
+            self.seal(np.array(done, dtype=np.int64))
+
+    def unfill(self, blocks: list[int]) -> None:
+        """Steps that were to fill these blocks failed: they are not indexed, and OWNED again or freed."""
+        self._forget(blocks)
+        for block in blocks:
+            del self.filling[self.filler.get(block)][block]
+            self.hash.put(block, np.void(NO_HASH))
+            self.state.put(block, State.OWNED if self.refs.get(block) else State.FENCED)
+        self.settle(np.array(blocks, dtype=np.int64))
+
+    def inherit(self, source: int, destination: int, move: bool = False) -> None:
+        """A copy is done: the destination holds what the source holds.
+
+        Where the source is indexed and the destination's tier has no such entry, the destination becomes one; a move
+        hands the entry over.
+        """
+        key, indexed = self.hash.key(source), self.indexed.get(source)
+        if move:
+            self._forget([source])
+        sealed = self.state.get(source) in (State.SEALED, State.CACHED)
+        self.state.put(destination, State.SEALED if sealed else State.OWNED)
+        if not sealed:
+            return
+        self.hash.put(destination, np.void(key))
+        self.parent.put(destination, np.void(self.parent.key(source)))
+        self.tokens.write(destination, 0, self.tokens.row(source).copy())
+        tier = self.index.tier(self.geometry.is_host(destination))
+        if indexed and key not in tier:
+            tier[key] = destination
+            self.indexed.put(destination, 1)
+
+    def evict(self, blocks: list[int]) -> list[int]:
+        """Free those of ``blocks`` that are cached and not held or fenced. Returns them."""
+        gone = [block for block in blocks if self.tier_of(block).withdraw(block)]
+        if gone:
+            self._forget(gone)
+            array = np.array(gone, dtype=np.int64)
+            self.state.scatter(array, State.FENCED)
+            self._events.add(Event(EventKind.EVICTED, blocks=gone))
+            self.settle(array)
+        return gone
+
+    def forget_all(self, cached: list[int]) -> None:
+        """What is cached is worth nothing any more: it is free as soon as fences and holds allow."""
+        self._forget(cached)
+        for block in cached:
+            self.tier_of(block).withdraw(block)
+        if cached:
+            array = np.array(cached, dtype=np.int64)
+            self.state.scatter(array, State.FENCED)
+            self.settle(array)
+            self._events.add(Event(EventKind.FLUSHED, blocks=cached))
+
+    def retire(self, free: list[int], cached: list[int]) -> None:
+        """Blocks that the policy has let go of for good become ABSENT."""
+        self._forget(cached)
+        if cached:
+            self._events.add(Event(EventKind.EVICTED, blocks=cached))
+        self.state.scatter(np.array(free + cached, dtype=np.int64), State.ABSENT)
+
+    # -- lookup ------------------------------------------------------------------------------------------------------
+
+    def hit(self, key: bytes, parent: bytes, tokens: np.ndarray, row: int, host: bool = False) -> int | None:
+        """The block of one tier that holds ``tokens`` behind ``parent`` and may be read by executor ``row`` now."""
+        block = self.index.tier(host).get(key)
+        if block is None:
+            return None
+        state = self.state.get(block)
+        if state == State.FILLING and self.filler.get(block) != row:
+            return None
+        same = self.parent.key(block) == parent and np.array_equal(self.tokens.row(block), tokens)
+        return block if same else None

@@ -1,0 +1,129 @@
+"""One message of an executor, handled in the order that the parts of a message have."""
+
+import numpy as np
+
+from blockmgr.core.admission import admit, look_again
+from blockmgr.core.beams import reorder
+from blockmgr.core.copying import copy_done, demote
+from blockmgr.core.deaths import void_unfinished
+from blockmgr.core.events import Event, EventKind
+from blockmgr.core.forking import fork
+from blockmgr.core.geometry import SLOT_BITS
+from blockmgr.core.growth import look_ahead, reserve
+from blockmgr.core.messages import Admission, Admitted, Ints, Message, Reply
+from blockmgr.core.release import finish
+from blockmgr.core.reports import SLOT_MASK, publish, take_appends, take_progress, take_steps
+from blockmgr.core.resizing import move_below
+from blockmgr.core.state import PoolState
+from blockmgr.core.states import ExecutorState, Refusal
+from blockmgr.core.swapping import swap_in, swap_out
+
+
+def handle_message(state: PoolState, row: int, message: Message) -> Reply:
+    """Change the state as the message says and say what came of it. Raises before or while changing; the caller undoes."""
+    reply = Reply(message.number)
+    state.tickets.fresh = []
+    _take_reports(state, row, message, reply)
+    _take_forks(state, row, message, reply)
+    _take_endings(state, row, message, reply)
+    state.blocks.fences.hear(row)
+    state.blocks.open_fences()
+    _give(state, row, message, reply)
+    reply.tickets = [state.tickets.describe(destination) for destination in state.tickets.fresh]
+    _pass_on_wishes(state, row, reply)
+    reply.free_blocks = state.available()
+    return reply
+
+
+def _take_reports(state: PoolState, row: int, message: Message, reply: Reply) -> None:
+    """What has happened: steps, tokens, copies; then the blocks that are full by all of it."""
+    if state.executors.state.get(row) == ExecutorState.STARTING:
+        state.executors.state.put(row, ExecutorState.LIVE)
+        state.events.add(Event(EventKind.EXECUTOR_LIVE, executor=state.executors.name_of(row)))
+    take_steps(state, row, message)
+    moved = take_progress(state, row, message.progress, reply)
+    appended = take_appends(state, row, message.appends, reply)
+    copied = [state.tickets.handle.get(d) & SLOT_MASK for d in _pending(state, message.tickets_done)]
+    for ticket in message.tickets_done.tolist():
+        copy_done(state, ticket)
+    publish(state, row, np.unique(np.concatenate((moved, appended, np.array(copied, dtype=np.int64)))))
+    if message.failed:
+        reply.tables += void_unfinished(state, row)
+    else:
+        state.blocks.seal_through(row, state.executors.completed.get(row))
+
+
+def _pending(state: PoolState, tickets: Ints) -> list[int]:
+    """Destinations of tickets that belong to a live sequence."""
+    found = (state.tickets.pending(ticket) for ticket in tickets.tolist())
+    return [destination for destination in found if destination is not None and state.tickets.handle.get(destination)]
+
+
+def _take_forks(state: PoolState, row: int, message: Message, reply: Reply) -> None:
+    reply.forked = [fork(state, row, request, reply.tables) for request in message.forks]
+    for move in message.reorders:
+        reorder(state, row, move, reply)
+
+
+def _take_endings(state: PoolState, row: int, message: Message, reply: Reply) -> None:
+    """What ends, and what goes to the other tier: both give blocks back before any are asked for."""
+    mine = state.sequences.owned(message.finished.handles, row).tolist()
+    handles = message.finished.handles.tolist()
+    for handle, is_mine, reason in zip(handles, mine, message.finished.reasons, strict=True):
+        # Named twice in one message, the second no longer owns.
+        if is_mine and state.sequences.handle(handle & SLOT_MASK) == handle:
+            finish(state, handle & SLOT_MASK, reason)
+        else:
+            reply.stale.append(handle)
+    for handle in message.swap_out.tolist():
+        refused = swap_out(state, row, handle)
+        if refused is not None:
+            reply.swaps_refused.append(refused)
+
+
+def _give(state: PoolState, row: int, message: Message, reply: Reply) -> None:
+    """What is asked for: running sequences first, then those that come back, then new ones; look-ahead from the rest."""
+    for handle in message.look_again.tolist():
+        if state.sequences.owned(np.array([handle], dtype=np.int64), row)[0]:
+            reply.looked_again.append(look_again(state, row, handle & SLOT_MASK, reply.tables))
+        else:
+            reply.stale.append(handle)
+    reserve(state, row, message.reservations, reply)
+    for handle in message.swap_in.tolist():
+        refused = swap_in(state, row, handle, reply.tables)
+        if refused is not None:
+            reply.swaps_refused.append(refused)
+    for request in message.admissions:
+        reply.admitted.append(_admit(state, row, request, reply))
+    look_ahead(state, row, message.reservations, reply)
+    if message.demote:
+        demote(state, row, message.demote)
+    if state.draining:
+        reply.tables += move_below(state, row)
+
+
+def _admit(state: PoolState, row: int, request: Admission, reply: Reply) -> Admitted:
+    if state.executors.drain.get(row):
+        return Admitted(request.uuid, refusal=Refusal.DRAINING)
+    answer = admit(state, row, request, reply.tables)
+    if answer.refusal != Refusal.NONE:
+        name = state.executors.name_of(row)
+        state.events.add(Event(EventKind.REFUSED, uuid=request.uuid, executor=name, detail=answer.refusal.name.lower()))
+    return answer
+
+
+def _pass_on_wishes(state: PoolState, row: int, reply: Reply) -> None:
+    """What others want of this executor goes into its reply; its rows change only by its own messages."""
+    seqs = state.sequences
+    wishes = state.wishes.get(row)
+    reply.drain = bool(state.executors.drain.get(row) or state.columns["pool.drain"].get(0))
+    for handle in sorted(wishes or ()):
+        slot = handle & ((1 << SLOT_BITS) - 1)
+        if seqs.handle(slot) != handle:
+            continue
+        if seqs.cancel.get(slot):
+            reply.cancel.append(handle)
+        if seqs.final.get(slot) >= 0:
+            reply.final_lengths.append((handle, seqs.final.get(slot)))
+    if wishes:
+        del state.wishes[row]

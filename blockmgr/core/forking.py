@@ -1,0 +1,83 @@
+"""Children that share all that a sequence has computed and copy nothing.
+
+The partial last block is copied when somebody writes into it (``growth``). After the PagedAttention paper's parallel
+sampling: prompt computed once, blocks shared, a copy for each sample that writes.
+"""
+
+import numpy as np
+
+from blockmgr.core.admission import ID_BYTES, visible
+from blockmgr.core.errors import InvalidMessage
+from blockmgr.core.events import EventKind
+from blockmgr.core.messages import Child, Fork, Forked, TableUpdate
+from blockmgr.core.reports import SLOT_MASK
+from blockmgr.core.state import PoolState
+from blockmgr.core.states import Refusal, Residency, SequenceState
+
+
+def fork(state: PoolState, row: int, request: Fork, tables: list[TableUpdate]) -> Forked:
+    """Make children of a sequence: all of them, or none and the reason."""
+    seqs = state.sequences
+    if not seqs.owned(np.array([request.parent], dtype=np.int64), row)[0]:
+        return Forked(request.parent, refusal=Refusal.STALE_HANDLE)
+    parent = request.parent & SLOT_MASK
+    done = _forked_before(state, row, request, tables)
+    if done is not None:
+        return done
+    if seqs.residency.get(parent) != Residency.DEVICE or parent in state.tickets.of_slot:
+        return Forked(request.parent, refusal=Refusal.BUSY)
+    if len(seqs.free) < len(request.children):
+        needed, available = len(request.children), len(seqs.free)
+        return Forked(request.parent, refusal=Refusal.NO_SLOTS, needed=needed, available=available)
+    handles = [_bear(state, row, parent, child, tables) for child in request.children]
+    state.note(EventKind.FORKED, parent, detail=f"children={len(handles)}")
+    return Forked(request.parent, handles)
+
+
+def _forked_before(state: PoolState, row: int, request: Fork, tables: list[TableUpdate]) -> Forked | None:
+    """The same children again get the same answer; some of them, or somebody else's, are refused."""
+    seqs, children = state.sequences, request.children
+    uuids = [child.uuid for child in children]
+    for child in children:
+        if len(child.uuid) != ID_BYTES or not any(child.uuid):
+            raise InvalidMessage(
+                "fork.children.uuid", child.uuid.hex() or "empty", f"must have {ID_BYTES} bytes, not all zero"
+            )
+        if len(child.request) > state.geometry.request_bytes:
+            limit = state.geometry.request_bytes
+            raise InvalidMessage("fork.children.request", f"{len(child.request)} bytes", f"at most {limit} are kept")
+    known = [uuid for uuid in uuids if uuid in seqs.by_uuid or state.archive.find(uuid) is not None]
+    if not known and len(set(uuids)) == len(uuids):
+        return None
+    slots = [seqs.by_uuid[uuid] for uuid in uuids if uuid in seqs.by_uuid]
+    if len(set(slots)) != len(uuids) or any(seqs.owner.get(slot) != row for slot in slots):
+        return Forked(request.parent, refusal=Refusal.DUPLICATE)
+    tables.extend(TableUpdate(seqs.handle(slot), 0, visible(state, seqs.entries(slot))) for slot in slots)
+    return Forked(request.parent, [seqs.handle(slot) for slot in slots])
+
+
+def _bear(state: PoolState, row: int, parent: int, child: Child, tables: list[TableUpdate]) -> int:
+    """One child: the parent's tokens and computed blocks under a slot and a handle of its own."""
+    seqs = state.sequences
+    slot = seqs.occupy(child.uuid, bytes(ID_BYTES))
+    count = seqs.count.get(parent)
+    state.columns.stage(seqs.tokens, slot, seqs.tokens.row(parent, count).copy())
+    state.columns.stage(seqs.logprobs, slot, seqs.logprobs.row(parent, count).copy())
+    state.columns.stage(seqs.request, slot, np.frombuffer(child.request, dtype=np.uint8))
+    seqs.own(slot, row, seqs.epoch.get(parent))
+    for name in ("body", "root"):
+        state.columns[f"slot.{name}"].put(slot, np.void(state.columns[f"slot.{name}"].key(parent)))
+    for name in ("priority", "flags", "family", "final", "prompt", "launched", "computed", "published", "count"):
+        state.columns[f"slot.{name}"].put(slot, state.columns[f"slot.{name}"].get(parent))
+    for name in ("attachment", "deaths", "cancel"):
+        state.columns[f"slot.{name}"].put(slot, 0)
+    seqs.death_count.put(slot, count)
+    seqs.request_length.put(slot, len(child.request))
+    seqs.score.put(slot, child.score)
+    seqs.created.put(slot, state.clock.now())
+    seqs.state.put(slot, SequenceState.LIVE)
+    shared = seqs.entries(parent)[: state.geometry.blocks_for(seqs.launched.get(parent))]
+    seqs.extend(slot, shared)
+    state.blocks.reference(shared)
+    tables.append(TableUpdate(seqs.handle(slot), 0, shared))
+    return seqs.handle(slot)

@@ -1,0 +1,73 @@
+"""The prefix index: full blocks found by what they hold and by everything before it.
+
+The hash of a block is H(hash of its parent, its token ids), rooted in the pool's content identity, the adapter and the
+caller's salt; so equal hashes mean equal prefixes under equal weights. Hash chains of this kind are how vLLM's automatic
+prefix caching names blocks; here the ids and the parent are compared as well on every hit, so a collision costs a miss
+and never an answer. Hashes are 128 bits of BLAKE2b, the same in every process.
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+HASH_BYTES = 16
+NO_HASH = bytes(HASH_BYTES)
+
+
+def root_of(content: bytes, adapter: str, salt: bytes) -> bytes:
+    """Parent of a chain's first block. Each part is length-prefixed, so that an adapter's name is never taken for a salt."""
+    digest = blake2b(digest_size=HASH_BYTES, person=b"pagehold.root")
+    for part in (content, adapter.encode(), salt):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def block_hash(parent: bytes, tokens: NDArray[np.int32]) -> bytes:
+    """Hash of a full block that follows ``parent``."""
+    return blake2b(parent + tokens.tobytes(), digest_size=HASH_BYTES).digest()
+
+
+def chain_of(root: bytes, tokens: NDArray[np.int32], tokens_per_block: int) -> list[bytes]:
+    """Hashes of every full block of ``tokens``, in order."""
+    data = np.ascontiguousarray(tokens, dtype="<i4").tobytes()
+    step = 4 * tokens_per_block
+    chain, parent = [], root
+    for start in range(0, len(data) - step + 1, step):
+        parent = blake2b(parent + data[start : start + step], digest_size=HASH_BYTES).digest()
+        chain.append(parent)
+    return chain
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A block that a live sequence will fill with the hash's tokens, and the sequence's slot."""
+
+    block: int
+    slot: int
+
+
+class PrefixIndex:
+    """Block numbers by hash, one map for each tier, and what is expected to come. Derived: rebuilt from the columns."""
+
+    def __init__(self) -> None:
+        self.device: dict[bytes, int] = {}
+        self.host: dict[bytes, int] = {}
+        self.expected: dict[bytes, Expected] = {}
+
+    def tier(self, host: bool) -> dict[bytes, int]:
+        """The map of one tier."""
+        return self.host if host else self.device
+
+    def expect(self, slot: int, hashes: list[bytes], blocks: list[int]) -> None:
+        """Note that ``slot`` will fill ``blocks``; the first to say so stays the one to wait for."""
+        for key, block in zip(hashes, blocks, strict=True):
+            self.expected.setdefault(key, Expected(block, slot))
+
+    def unexpect(self, slot: int, hashes: list[bytes]) -> None:
+        """Forget what ``slot`` was going to fill."""
+        for key in hashes:
+            found = self.expected.get(key)
+            if found is not None and found.slot == slot:
+                del self.expected[key]

@@ -1,0 +1,142 @@
+"""From columns alone back to a whole pool: what a manager does that starts on a ledger, and what undoes a failed message.
+
+Block tables are the truth. Counts, free lists, index and holds are rebuilt from them; where a column says otherwise, the
+ledger is corrupt, and that is said rather than mended.
+"""
+
+import numpy as np
+
+from blockmgr.core.admission import expect_rest
+from blockmgr.core.columns import Columns
+from blockmgr.core.errors import LedgerCorrupt
+from blockmgr.core.geometry import slot_of
+from blockmgr.core.pins import Pins
+from blockmgr.core.prefix import chain_of
+from blockmgr.core.resizing import in_use_beyond
+from blockmgr.core.state import PoolState
+from blockmgr.core.states import BlockState, ExecutorState, SequenceState
+
+
+def rebuild(state: PoolState, pins: Pins, restarted: bool) -> None:
+    """Derive everything anew. ``restarted``: executors may have launched steps since, so no block is given out before
+    each has reported; otherwise the fences of the running process are kept.
+    """
+    fences = state.blocks.fences
+    state.blocks.reset()
+    state.sequences.reset()
+    state.tickets.reset()
+    state.archive.reset()
+    state.moved = {}
+    if not restarted:
+        state.blocks.fences = fences
+    _rebuild_slots(state)
+    _check_counts(state)
+    _rebuild_holds(state, pins)
+    _rebuild_index(state)
+    if restarted:
+        _quarantine(state)
+    _rebuild_reuse(state)
+    _rebuild_expected(state)
+    state.draining = in_use_beyond(state) > 0
+
+
+def _rebuild_slots(state: PoolState) -> None:
+    seqs = state.sequences
+    live = set(seqs.live())
+    seqs.free = [slot for slot in range(seqs.slots) if slot not in live]
+    for slot in live:
+        seqs.by_uuid[seqs.uuid.key(slot)] = slot
+        caller = seqs.caller.key(slot)
+        if any(caller):
+            seqs.by_caller[caller] = slot
+        seqs.by_owner.setdefault(seqs.owner.get(slot), set()).add(slot)
+        if seqs.cancel.get(slot) or seqs.final.get(slot) >= 0:
+            state.wishes.setdefault(seqs.owner.get(slot), set()).add(seqs.handle(slot))
+
+
+def counted_refs(state: PoolState) -> np.ndarray:
+    """References of every block, counted from the tables."""
+    counts = np.zeros(state.geometry.total_blocks, dtype=np.int64)
+    for slot in state.sequences.live():
+        np.add.at(counts, state.sequences.entries(slot), 1)
+    return counts
+
+
+def _check_counts(state: PoolState) -> None:
+    counts = counted_refs(state)
+    wrong = np.flatnonzero(counts != state.blocks.refs.flat)
+    if len(wrong):
+        block = int(wrong[0])
+        have, want = state.blocks.refs.get(block), int(counts[block])
+        raise LedgerCorrupt(
+            f"block {block} has the count {have}, but {want} table entries name it ({len(wrong)} such blocks)"
+        )
+
+
+def _rebuild_holds(state: PoolState, pins: Pins) -> None:
+    tickets = state.tickets
+    for destination in np.flatnonzero(tickets.kind.flat).tolist():
+        index = tickets.index.get(destination)
+        slot = slot_of(tickets.handle.get(destination)) if index >= 0 else -1
+        tickets.remember(slot, index, tickets.source.get(destination), destination)
+    for block in pins.blocks():
+        state.blocks.hold(block)
+
+
+def _rebuild_index(state: PoolState) -> None:
+    blocks = state.blocks
+    for block in np.flatnonzero(blocks.indexed.flat).tolist():
+        blocks.index.tier(state.geometry.is_host(block))[blocks.hash.key(block)] = block
+    for block in np.flatnonzero(blocks.state.flat == BlockState.FILLING).tolist():
+        blocks.filling.setdefault(blocks.filler.get(block), {})[block] = blocks.step.get(block)
+
+
+def _quarantine(state: PoolState) -> None:
+    """Every block without a reference waits for word of each executor that may be alive."""
+    blocks, rows = state.blocks, state.executors.rows()
+    blocks.fence.scatter(np.flatnonzero(blocks.fence.flat), 0)
+    blocks.fences.unheard = {row for row in rows if state.executors.state.get(row) != ExecutorState.DEAD}
+    loose = np.flatnonzero(np.isin(blocks.state.flat, (BlockState.FREE, BlockState.CACHED, BlockState.FENCED)))
+    if not blocks.fences.unheard:
+        gone = loose[blocks.state.flat[loose] == BlockState.FENCED]
+        if len(gone):
+            blocks.state.scatter(gone, BlockState.FREE)
+        return
+    number = blocks.fences.close(loose)
+    blocks.fence.scatter(loose, number)
+    free = loose[blocks.state.flat[loose] == BlockState.FREE]
+    blocks.state.scatter(free, BlockState.FENCED)
+
+
+def _rebuild_reuse(state: PoolState) -> None:
+    """Free lists and orders of eviction, in the order in which their blocks were given."""
+    blocks = state.blocks
+    quiet = (blocks.refs.flat == 0) & (blocks.fence.flat == 0)
+    free = np.flatnonzero(quiet & (blocks.state.flat == BlockState.FREE))
+    free = free[np.lexsort((-free, blocks.used.flat[free]))]
+    cached = np.flatnonzero(quiet & (blocks.state.flat == BlockState.CACHED))
+    cached = cached[np.argsort(blocks.used.flat[cached], kind="stable")]
+    for host in (False, True):
+        tier = blocks.tier(host)
+        tier.give_free(free[(free >= state.geometry.host_base) == host].tolist())
+        mine = cached[(cached >= state.geometry.host_base) == host].tolist()
+        tier.give_cached(block for block in mine if block not in blocks.holds)
+
+
+def _rebuild_expected(state: PoolState) -> None:
+    seqs, size = state.sequences, state.geometry.tokens_per_block
+    for slot in sorted(seqs.live()):
+        if seqs.state.get(slot) == SequenceState.LIVE and seqs.computed.get(slot) < seqs.prompt.get(slot):
+            prompt = seqs.tokens.row(slot, seqs.prompt.get(slot))
+            expect_rest(state, slot, chain_of(seqs.root.key(slot), prompt, size))
+
+
+def prepare(columns: Columns) -> None:
+    """Make fresh columns a pool: the null block, the blocks beyond the first size absent, nobody at home."""
+    geometry = columns.geometry
+    columns["pool.capacity"].put(0, geometry.device_blocks)
+    state = columns["block.state"]
+    state.put(0, BlockState.NULL)
+    beyond = np.arange(geometry.device_blocks, geometry.max_device_blocks, dtype=np.int64)
+    if len(beyond):
+        state.scatter(beyond, BlockState.ABSENT)

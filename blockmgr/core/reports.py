@@ -1,0 +1,190 @@
+"""What an executor reports of its work: steps launched and completed, tokens sampled, blocks thereby full."""
+
+import numpy as np
+
+from blockmgr.core.columns import Indexes
+from blockmgr.core.errors import InvalidMessage
+from blockmgr.core.geometry import SLOT_BITS
+from blockmgr.core.messages import Appends, Message, Progress, Reply
+from blockmgr.core.prefix import block_hash
+from blockmgr.core.state import PoolState
+from blockmgr.core.states import BlockState, SequenceFlags
+
+SLOT_MASK = (1 << SLOT_BITS) - 1
+
+
+def take_steps(state: PoolState, row: int, message: Message) -> None:
+    """Note the last step launched and completed; a report that takes back an earlier one is refused."""
+    executors = state.executors
+    for name, column in (("launched_step", executors.launched), ("completed_step", executors.completed)):
+        value, before = getattr(message, name), column.get(row)
+        if value is None or value == before:
+            continue
+        if value < before:
+            raise InvalidMessage(name, value, f"{before} was reported before")
+        column.put(row, value)
+    launched, completed = executors.launched.get(row), executors.completed.get(row)
+    if completed > launched:
+        raise InvalidMessage("completed_step", completed, f"only {launched} is launched")
+    if message.solo != executors.solo.get(row):
+        executors.solo.put(row, message.solo)
+
+
+def take_progress(state: PoolState, row: int, progress: Progress, reply: Reply) -> Indexes:
+    """Note how far each sequence's KV has come. Returns the slots concerned."""
+    if not len(progress.handles):
+        return progress.handles
+    seqs = state.sequences
+    mine = seqs.owned(progress.handles, row)
+    reply.stale.extend(progress.handles[~mine].tolist())
+    slots = progress.handles[mine] & SLOT_MASK
+    launched, computed = progress.launched[mine], progress.computed[mine]
+    before = seqs.launched.flat[slots]
+    _refuse("progress.launched", launched, launched < before, "was reported before", before)
+    room = seqs.blocks.flat[slots] * state.geometry.tokens_per_block
+    _refuse("progress.launched", launched, launched > room, "is what the table has room for", room)
+    _refuse("progress.computed", computed, computed > launched, "is launched", launched)
+    done = seqs.computed.flat[slots]
+    _refuse("progress.computed", computed, computed < done, "was reported before", done)
+    _refuse_shared_writes(state, slots[launched > before], before[launched > before])
+    seqs.launched.scatter(slots, launched)
+    seqs.computed.scatter(slots, computed)
+    return slots
+
+
+def _refuse(field: str, values: Indexes, wrong: np.ndarray, what: str, limits: Indexes) -> None:
+    if wrong.any():
+        place = int(np.flatnonzero(wrong)[0])
+        raise InvalidMessage(f"{field}[{place}]", int(values[place]), f"{int(limits[place])} {what}")
+
+
+def _refuse_shared_writes(state: PoolState, slots: Indexes, positions: Indexes) -> None:
+    """A step must not have written into a block that others read, unless it wrote into the copy that was ordered."""
+    seqs, blocks = state.sequences, state.blocks
+    index = positions // state.geometry.tokens_per_block
+    entry = seqs.table.flat[slots * seqs.table.stride + index]
+    odd = np.flatnonzero((blocks.refs.flat[entry] != 1) | (blocks.state.flat[entry] != BlockState.OWNED))
+    for place in odd.tolist():
+        slot = int(slots[place])
+        if int(index[place]) not in state.tickets.of_slot.get(slot, {}) and not state.tickets.may_write(
+            int(entry[place])
+        ):
+            handle = seqs.handle(slot)
+            raise InvalidMessage(
+                "progress.launched", int(positions[place]), f"sequence {handle} shares that block: reserve first"
+            )
+
+
+def take_appends(state: PoolState, row: int, appends: Appends, reply: Reply) -> Indexes:
+    """Record tokens. Returns the slots concerned."""
+    if not len(appends.handles):
+        return appends.handles
+    seqs = state.sequences
+    if int(appends.counts.sum()) != len(appends.ids) or (len(appends.counts) and int(appends.counts.min()) < 1):
+        total = int(appends.counts.sum())
+        raise InvalidMessage(
+            "appends.ids", len(appends.ids), f"counts must be at least 1 each and add up to it, not to {total}"
+        )
+    if len(appends.ids) and int(appends.ids.min()) < 0:
+        raise InvalidMessage("appends.ids", int(appends.ids.min()), "token ids must not be negative")
+    mine = seqs.owned(appends.handles, row)
+    reply.stale.extend(appends.handles[~mine].tolist())
+    slots = appends.handles & SLOT_MASK
+    if mine.all() and len(appends.ids) == len(slots) and _are_next(state, slots, appends):
+        flat = slots * seqs.tokens.stride + appends.starts
+        seqs.tokens.scatter(flat, appends.ids)
+        seqs.count.scatter(slots, appends.starts + 1)
+        if appends.logprobs is not None:
+            seqs.logprobs.scatter(slots * seqs.logprobs.stride + appends.starts, appends.logprobs)
+    else:
+        _append_each(state, slots, mine, appends)
+    return slots[mine]
+
+
+def _are_next(state: PoolState, slots: Indexes, appends: Appends) -> bool:
+    """Whether each sequence appears once with just its next token: the common case, done with whole arrays."""
+    starts = appends.starts
+    fresh = starts == state.sequences.count.flat[slots]
+    return (
+        bool(fresh.all()) and int(starts.max()) < state.geometry.max_length and len(set(slots.tolist())) == len(slots)
+    )
+
+
+def _append_each(state: PoolState, slots: Indexes, mine: np.ndarray, appends: Appends) -> None:
+    """One run of tokens at a time, each checked against what is recorded already."""
+    seqs, limit, at = state.sequences, state.geometry.max_length, 0
+    for place, (slot, start, count) in enumerate(
+        zip(slots.tolist(), appends.starts.tolist(), appends.counts.tolist(), strict=True)
+    ):
+        ids = appends.ids[at : at + count].astype(np.int32)
+        logprobs = None if appends.logprobs is None else appends.logprobs[at : at + count]
+        at += count
+        if not mine[place]:
+            continue
+        have = seqs.count.get(slot)
+        if not seqs.prompt.get(slot) <= start <= have:
+            low = seqs.prompt.get(slot)
+            raise InvalidMessage(f"appends.starts[{place}]", start, f"{low}..{have} can be appended to")
+        if start + count > limit:
+            raise InvalidMessage(f"appends.counts[{place}]", count, f"a sequence has at most {limit} tokens")
+        known = seqs.tokens.row(slot)[start : min(start + count, have)]
+        if not np.array_equal(known, ids[: len(known)]):
+            raise InvalidMessage(
+                f"appends.ids of run {place}", ids.tolist()[:8], f"{known.tolist()[:8]} is recorded there"
+            )
+        new = ids[len(known) :]
+        if len(new):
+            seqs.tokens.write(slot, have, new)
+            seqs.count.put(slot, have + len(new))
+            if logprobs is not None:
+                seqs.logprobs.write(slot, have, logprobs[len(known) :].astype(np.float32))
+
+
+def publish(state: PoolState, row: int, slots: Indexes) -> None:
+    """Blocks whose last position is launched and whose tokens are all known become FILLING; those computed are sealed."""
+    seqs, size = state.sequences, state.geometry.tokens_per_block
+    full = np.minimum(seqs.launched.flat[slots], seqs.count.flat[slots]) // size
+    for slot in slots[full > seqs.published.flat[slots]].tolist():
+        _publish_one(state, row, slot)
+    done = np.minimum(seqs.computed.flat[slots] // size, seqs.published.flat[slots])
+    _seal_computed(state, row, slots[done > 0], done[done > 0])
+
+
+def _publish_one(state: PoolState, row: int, slot: int) -> None:
+    """Fill in hash by hash. A block whose copy is still ordered waits: until then the table names what others wrote."""
+    seqs, blocks, size = state.sequences, state.blocks, state.geometry.tokens_per_block
+    first = seqs.published.get(slot)
+    last = min(seqs.launched.get(slot), seqs.count.get(slot)) // size
+    last = min(last, *(state.tickets.of_slot.get(slot, {last: 0})))
+    if first >= last:
+        return
+    index = not seqs.flags.get(slot) & SequenceFlags.NO_STORE
+    step = state.executors.launched.get(row)
+    entries = seqs.entries(slot)
+    parent = blocks.hash.key(int(entries[first - 1])) if first else seqs.root.key(slot)
+    tokens = seqs.tokens.row(slot, last * size)
+    for place in range(first, last):
+        piece = tokens[place * size : (place + 1) * size]
+        key = block_hash(parent, piece)
+        # A fork or a beam may name a block that its sibling has published already.
+        if blocks.state.get(int(entries[place])) == BlockState.OWNED:
+            blocks.fill(int(entries[place]), key, parent, piece, row, step, index)
+        parent = key
+    seqs.published.put(slot, last)
+    if last * size + size > seqs.prompt.get(slot):
+        seqs.chains.pop(slot, None)
+
+
+def _seal_computed(state: PoolState, row: int, slots: Indexes, done: Indexes) -> None:
+    """Seal what these sequences report computed. Only blocks filling right now are looked at, not whole tables."""
+    filling = state.blocks.filling.get(row)
+    if not filling:
+        return
+    seqs, ready = state.sequences, []
+    for slot, upto in zip(slots.tolist(), done.tolist(), strict=True):
+        place = slot * seqs.table.stride + upto - 1
+        while upto and (block := seqs.table.get(place)) in filling:
+            ready.append(block)
+            upto, place = upto - 1, place - 1
+    if ready:
+        state.blocks.seal(np.array(sorted(set(ready)), dtype=np.int64))
