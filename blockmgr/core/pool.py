@@ -18,6 +18,7 @@ from blockmgr.core.pins import FOREVER, Pins
 from blockmgr.core.release import finish
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, ExecutorState, FinishReason, SequenceState
+from blockmgr.core.verify import Snapshot, take_snapshot
 
 
 class Pool:
@@ -86,6 +87,10 @@ class Pool:
     def revision(self) -> int:
         """Revision of the last event."""
         return self.state.events.revision
+
+    def snapshot(self) -> Snapshot:
+        """Copies of what the checks read, so that ``verify`` can run elsewhere."""
+        return take_snapshot(self.state, self.pins.blocks())
 
     # -- executors ---------------------------------------------------------------------------------------------------
 
