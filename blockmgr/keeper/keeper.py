@@ -1,0 +1,204 @@
+"""The keeper's one loop: notifications, deaths, signals and deadlines."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from blockmgr.keeper.child import Child, ChildSettings, Phase
+from blockmgr.keeper.log import log
+from blockmgr.keeper.messages import LONGEST_MESSAGE, Notification
+from blockmgr.keeper.runtime import KeeperError, RuntimeDirectory
+from blockmgr.packets import PacketError, receive
+
+#: Notifications handled in a row before deaths, signals and deadlines get their turn.
+_MESSAGES_PER_TURN = 256
+
+#: Shares of that size read before a dead child is reaped; a socket's queue is far shorter (net.unix.max_dgram_qlen).
+_TURNS_FOR_LAST_WORDS = 16
+
+_HANDLED = (signal.SIGTERM, signal.SIGINT)
+
+
+class Keeper:
+    """Runs children, by name, until it is told to stop. One per runtime directory.
+
+    The keeper owns copies of whatever its children store. They are closed, and memory that nobody else holds is gone,
+    when it ends; children are not stopped by its death, and the next keeper in the same directory finds them again.
+    """
+
+    def __init__(self, runtime_directory: Path, children: Iterable[ChildSettings]) -> None:
+        """Lock the directory and bind the socket; `run` starts the children.
+
+        Raises:
+            KeeperError: another keeper runs here, or a command is not to be found.
+        """
+        settings = list(children)
+        for child in settings:
+            if not child.command or shutil.which(child.command[0]) is None:
+                raise KeeperError(f"{child.name}: command {' '.join(child.command)!r} is not to be found")
+        self._runtime = RuntimeDirectory(runtime_directory)
+        self._socket = self._runtime.listen()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self.children = {child.name: Child(child, self._runtime) for child in settings}
+        self._stops = 0
+        self._ignored = 0
+        self._ignored_logged = 0.0
+
+    def run(self) -> int:
+        """Run until every child has ended for good, and return the exit code for this process.
+
+        0 if all ended well after a request to stop; of a child with `once`, its own code (128 + n for signal n);
+        1 if one had to be killed, or failed, while stopping.
+        """
+        with _wakeups() as wakeups:
+            self._selector.register(wakeups, selectors.EVENT_READ)
+            for child in self.children.values():
+                child.begin(time.monotonic())
+                self._selector.register(child.store, selectors.EVENT_READ)
+                self._watch(child)
+            while any(child.phase is not Phase.ENDED for child in self.children.values()):
+                self._turn(wakeups)
+            self._selector.unregister(wakeups)
+        code = max(map(self._exit_code, self.children.values()), default=0)
+        log("stopped", code=code)
+        return code
+
+    def close(self) -> None:
+        """Close everything that is stored, and give the directory up."""
+        self._selector.close()
+        for child in self.children.values():
+            child.close()
+        self._socket.close()
+        self._runtime.close()
+
+    def _turn(self, wakeups: socket.socket) -> None:
+        deadlines = [child.deadline for child in self.children.values() if child.deadline is not None]
+        self._selector.select(max(0.0, min(deadlines) - time.monotonic()) if deadlines else None)
+        now = time.monotonic()
+        # Notifications first: those sent before a death belong to the dead, and a sign of life must count even if it
+        # is read at the last moment.
+        self._read_notifications(now)
+        for child in self.children.values():
+            for name in child.store.drop_hung_up():
+                log("hung up", child=child.settings.name, name=name)
+            if child.process is not None and child.process.is_dead:
+                self._bury(child, now)
+        self._read_signals(wakeups, now)
+        for child in self.children.values():
+            process = child.process
+            child.due(now)
+            if child.process is not process:
+                self._watch(child)
+
+    def _watch(self, child: Child) -> None:
+        if child.process is not None:
+            self._selector.register(child.process.pidfd, selectors.EVENT_READ)
+
+    def _bury(self, child: Child, now: float) -> None:
+        assert child.process is not None
+        # It sends no more, but what it sent may be more than one turn's share; others may send without end.
+        for _ in range(_TURNS_FOR_LAST_WORDS):
+            if self._read_notifications(now) < _MESSAGES_PER_TURN:
+                break
+        pidfd = child.process.pidfd
+        self._selector.unregister(pidfd)
+        if not child.died(now):
+            self._selector.register(pidfd, selectors.EVENT_READ)
+
+    def _read_notifications(self, now: float) -> int:
+        """Handle what waits on the socket, at most one turn's share; return how many messages that were."""
+        for count in range(_MESSAGES_PER_TURN):
+            try:
+                packet = receive(self._socket, LONGEST_MESSAGE)
+            except BlockingIOError:
+                return count
+            except (PacketError, OSError) as error:
+                self._ignore(str(error), now)
+                continue
+            try:
+                sender = packet.sender
+                child = None if sender is None or sender.uid != os.geteuid() else self._child_of(sender.pid)
+                if child is None:
+                    self._ignore(f"a notification from {sender}, which is no child", now)
+                else:
+                    child.handle(Notification.parse(packet.data), packet, now)
+            except ValueError as error:
+                self._ignore(f"a notification that does not parse: {error}", now)
+            finally:
+                packet.close()
+        return _MESSAGES_PER_TURN
+
+    def _child_of(self, pid: int) -> Child | None:
+        for child in self.children.values():
+            if child.process is not None and child.process.pid == pid:
+                return child
+        return None
+
+    def _ignore(self, reason: str, now: float) -> None:
+        """Log what was ignored, at most once a second, so that a flood does not become a flood of lines."""
+        self._ignored += 1
+        if now - self._ignored_logged >= 1.0:
+            log("ignored", reason=reason, total=self._ignored)
+            self._ignored_logged = now
+
+    def _read_signals(self, wakeups: socket.socket, now: float) -> None:
+        try:
+            received = [number for number in wakeups.recv(64) if number in _HANDLED]
+        except BlockingIOError:
+            return
+        for number in received:
+            self._stops += 1
+            log("asked to stop", signal=signal.Signals(number).name, times=self._stops)
+            for child in self.children.values():
+                if self._stops == 1:
+                    child.stop(now)
+                else:
+                    child.kill()
+
+    def _exit_code(self, child: Child) -> int:
+        code = child.exit_code
+        if self._stops:
+            return 0 if code in (None, 0, -signal.SIGTERM) else 1
+        if code is None:
+            return 0
+        return 128 - code if code < 0 else code
+
+
+def run_keeper(runtime_directory: Path, children: Iterable[ChildSettings]) -> int:
+    """Run a keeper in this process, from its main thread, until it is told to stop; return the exit code.
+
+    Raises:
+        KeeperError: another keeper runs in this directory, or a command is not to be found.
+    """
+    keeper = Keeper(runtime_directory, children)
+    try:
+        return keeper.run()
+    finally:
+        keeper.close()
+
+
+@contextmanager
+def _wakeups() -> Iterator[socket.socket]:
+    """Turn the signals that ask for an end into bytes on a socket, which the loop can wait for."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    previous = {number: signal.signal(number, lambda *_: None) for number in _HANDLED}
+    wakeup = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    try:
+        yield ours
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        ours.close()
+        theirs.close()

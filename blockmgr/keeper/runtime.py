@@ -1,0 +1,113 @@
+"""The keeper's runtime directory: the lock that makes it the only one, its socket, and which children were started."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+
+from blockmgr.processes import Process, ProcessError
+
+_LONGEST_SOCKET_PATH = 107  # bytes of sun_path, less the final NUL
+
+
+class KeeperError(Exception):
+    """The keeper cannot run as asked; the text is for the person who started it."""
+
+
+class RuntimeDirectory:
+    """A directory, mode 0700, that one keeper at a time holds locked.
+
+    keeper.lock    locked while a keeper lives; holds its process id
+    notify.sock    the notification socket, mode 0600
+    NAME.process   which process was started as child NAME, so that the next keeper finds it
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Create the directory if need be and lock it.
+
+        Raises:
+            KeeperError: another keeper runs here, or the directory belongs to or is open to others.
+        """
+        self.path = path.absolute()
+        self.socket_path = self.path / "notify.sock"
+        if len(os.fsencode(self.socket_path)) > _LONGEST_SOCKET_PATH:
+            raise KeeperError(f"{self.socket_path}: longer than the {_LONGEST_SOCKET_PATH} bytes of a socket's path")
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = self.path.stat()
+            if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+                raise KeeperError(
+                    f"{self.path}: owned by uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}; "
+                    f"it must be owned by uid {os.geteuid()} and writable by nobody else"
+                )
+            self._lock = os.open(self.path / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise KeeperError(f"{self.path}: {error}") from error
+        self._take_lock()
+
+    def listen(self) -> socket.socket:
+        """Bind the notification socket, non-blocking, with the senders' credentials passed on. The caller owns it."""
+        self.socket_path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        mask = os.umask(0o177)
+        try:
+            listening.bind(str(self.socket_path))
+        finally:
+            os.umask(mask)
+        return listening
+
+    def record(self, name: str, pid: int) -> None:
+        """Note that the living process `pid` was started as child `name`."""
+        target = self.path / f"{name}.process"
+        draft = target.with_suffix(".draft")
+        draft.write_text(json.dumps({"pid": pid, "birth": _birth(pid)}))
+        draft.replace(target)
+
+    def recall(self, name: str) -> Process | None:
+        """Return the process that an earlier keeper started as child `name`, if it still lives. The caller owns it."""
+        try:
+            known = json.loads((self.path / f"{name}.process").read_text())
+            process = Process.open(int(known["pid"]), name)
+        except (OSError, ValueError, KeyError, TypeError, ProcessError):
+            return None
+        # Checked after the pidfd is held: from here on the id cannot pass to another process unnoticed.
+        if process.is_dead or _birth(process.pid) != known.get("birth"):
+            process.close()
+            return None
+        return process
+
+    def forget(self, name: str) -> None:
+        """Note that no process is child `name` any more."""
+        (self.path / f"{name}.process").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove the socket and let go of the lock."""
+        self.socket_path.unlink(missing_ok=True)
+        os.close(self._lock)
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._lock)
+            raise KeeperError(f"{self.path}: another keeper runs here (process {holder})") from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def _birth(pid: int) -> str:
+    """Return what tells this process from any other that ever had its id: the boot, and the clock tick of its start."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The 22nd field; the second, the command in parentheses, may hold anything.
+    return f"{boot} {status.rpartition(')')[2].split()[19]}"

@@ -1,0 +1,82 @@
+"""Starts keepers as real processes for tests, and reads what they log and what their toy children report."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TOY = Path(__file__).with_name("toy_child.py")
+
+_PROGRAM = """
+import json, sys
+from pathlib import Path
+from blockmgr.keeper import ChildSettings, RestartDelay, run_keeper
+directory, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
+delay = RestartDelay(**settings.pop("restart_delay"))
+sys.exit(run_keeper(directory, [ChildSettings("manager", tuple(sys.argv[3:]), restart_delay=delay, **settings)]))
+"""
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+    """Wait until the condition holds; fail, naming it, if it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.005)
+
+
+class KeeperProgram:
+    """One keeper process whose child is the toy, told to do `task`."""
+
+    def __init__(self, directory: Path, task: str, **settings: Any) -> None:
+        self.directory = directory / "run"
+        self.journal = directory / "journal"
+        self.log = directory / "log"
+        settings.setdefault("restart_delay", {"immediate": 1000})
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-c", _PROGRAM, str(self.directory), json.dumps(settings)),
+                    *(sys.executable, str(TOY), str(self.journal), task),
+                ],
+                stderr=log,
+            )
+
+    @property
+    def lives(self) -> list[dict[str, Any]]:
+        """What each incarnation of the child reported."""
+        if not self.journal.exists():
+            return []
+        return [json.loads(line) for line in self.journal.read_text().splitlines() if line.endswith("}")]
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """Lines of the log about this event."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def await_events(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until the event was logged `count` times, and return the lines."""
+        wait_until(lambda: len(self.events(event)) >= count, f"{count} times {event!r} in {self.log.read_text()}")
+        return self.events(event)
+
+    def descriptors(self) -> int:
+        """Return how many descriptors the keeper has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def end(self) -> None:
+        """Kill keeper and child, whatever they do."""
+        self.process.kill()
+        self.process.wait()
+        for life in self.lives:
+            try:
+                pidfd = os.pidfd_open(life["pid"])
+            except OSError:
+                continue
+            with open(f"/proc/{life['pid']}/cmdline") as command:
+                if str(self.journal) in command.read():
+                    os.kill(life["pid"], 9)
+            os.close(pidfd)

@@ -1,0 +1,136 @@
+"""A child for the keeper's tests: it counts its lives in stored memory, reports each in a journal, and then does as told.
+
+Arguments: the journal's path, and what to do.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from blockmgr.notify import Notifier, inherited_descriptors, watchdog_interval
+
+LIVES = 20
+
+
+def count_life(notifier: Notifier, inherited: dict[str, list[int]]) -> tuple[int, int]:
+    """Return the number of this life, from 1 on, and the descriptor of the memory that holds it."""
+    if "counter" in inherited:
+        (counter,) = inherited["counter"]
+    else:
+        counter = os.memfd_create("counter")
+        os.write(counter, bytes(8))
+        notifier.store_descriptor("counter", [counter])
+        notifier.barrier(5)
+    life = int.from_bytes(os.pread(counter, 8, 0), "little") + 1
+    os.pwrite(counter, life.to_bytes(8, "little"), 0)
+    return life, counter
+
+
+def serve(notifier: Notifier, descriptors: dict[str, list[int]], *, patient: bool = False) -> None:
+    """Give signs of life until told to stop; store everything again with a new keeper."""
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, (lambda *_: None) if patient else (lambda number, _: ended.append(number)))
+    interval = (watchdog_interval() or 1.0) / 4
+    while not ended:
+        if notifier.replaced():
+            for name, fds in descriptors.items():
+                notifier.store_descriptor(name, fds)
+        notifier.watchdog()
+        time.sleep(interval)
+    notifier.stopping()
+
+
+def main() -> None:
+    journal, task = sys.argv[1:3]
+    found = sorted(int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}"))
+    inherited = inherited_descriptors()
+    notifier = Notifier.from_environment()
+    life, counter = count_life(notifier, inherited)
+    entry = {
+        "pid": os.getpid(),
+        "life": life,
+        "names": sorted(inherited),
+        "open": found,
+        "session": os.getsid(0),
+        "limit": notifier.store_limit,
+    }
+    with open(journal, "a") as lines:
+        lines.write(json.dumps(entry) + "\n")
+    if task == "late":
+        signal.pause()
+    if task == "fail":
+        sys.exit(7)
+    if task == "deaf":
+        signal.signal(signal.SIGABRT, signal.SIG_IGN)
+    assert notifier.ready()
+    descriptors = {"counter": [counter]}
+    if task == "die":
+        if life <= LIVES:
+            os.kill(os.getpid(), signal.SIGKILL)
+    elif task in ("hang", "deaf"):
+        signal.pause()
+    elif task == "end":
+        sys.exit(0)
+    elif task == "trigger":
+        send(b"WATCHDOG=trigger")
+        signal.pause()
+    elif task == "last words" and life == 1:
+        for number in range(8):
+            notifier.store_descriptor(f"last {number}", [os.memfd_create("last")])
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif task == "hoard":
+        for number in range(4):
+            notifier.store_descriptor(f"hoard {number}", [os.memfd_create("hoard")]) if number < 1 else send(
+                f"FDSTORE=1\nFDNAME=hoard {number}".encode(), os.memfd_create("hoard")
+            )
+        notifier.status("hoarded")
+    elif task == "nonsense":
+        for packet in (
+            b"",
+            b"\xff\xfe",
+            b"=",
+            b"FDSTORE=1",
+            b"READY=1\0",
+            b"x" * 9000,
+            b"FDSTORE=1\nFDNAME=a:b",
+            b"BARRIER=1",
+        ):
+            send(packet)
+            send(packet, 1, 1)
+        notifier.status("talked nonsense")
+    elif task == "flood":
+        for number in range(1000):
+            send(b"STATUS=%d" % number)
+        notifier.barrier(5)
+        Path(journal).with_suffix(".flooded").touch()
+    elif task == "pipes":
+        reading, writing = os.pipe()
+        descriptors["pipe"] = [reading]
+        notifier.store_descriptor("pipe", [reading], poll=True)
+        gone = os.fork()
+        if gone == 0:
+            os._exit(0)
+        pidfd = os.pidfd_open(gone)
+        os.waitpid(gone, 0)
+        notifier.store_descriptor("dead process", [pidfd])
+        notifier.barrier(5)
+        os.close(writing)
+    serve(notifier, descriptors, patient=task == "patient")
+
+
+def send(packet: bytes, *descriptors: int) -> None:
+    """Send a packet, waiting as long as it takes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as raw:
+        raw.connect(os.environ["NOTIFY_SOCKET"])
+        try:
+            socket.send_fds(raw, [packet], list(descriptors))
+        except OSError as error:
+            print(error, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
