@@ -56,6 +56,7 @@ def pool_schema(g: PoolGeometry) -> tuple[ColumnSpec, ...]:
             for name in ("clock", "revision", "epoch", "serial", "capacity", "drain")
         ),
         ColumnSpec("pool.content", "V16", 1),
+        ColumnSpec("pool.description", "u1", 1, 4095),
         ColumnSpec("block.generation", "i8", blocks),
         ColumnSpec("block.hash", "V16", blocks),
         ColumnSpec("block.parent", "V16", blocks),

@@ -34,12 +34,14 @@ class Pool:
         ledger: Ledger | None = None,
         *,
         fresh: bool = True,
+        first_epoch: int = 1,
         now: Callable[[], float] = time.time,
         encode: Callable[[Reply], bytes] = pickle.dumps,
         on_events: Callable[[list[Event]], None] | None = None,
     ) -> None:
         """``fresh``: the ledger is empty; otherwise its state is taken over and everything derived is rebuilt.
 
+        ``first_epoch`` is the epoch of a fresh pool's first executor; a manager of several pools gives each a range.
         ``encode`` makes the bytes of a reply that are sent, and kept for the case that the message comes again.
         """
         self.geometry = geometry
@@ -49,7 +51,7 @@ class Pool:
         self._encode = encode
         self._on_events = on_events
         if fresh:
-            recovery.prepare(self.columns)
+            recovery.prepare(self.columns, first_epoch)
         else:
             self.columns.load()
         recovery.rebuild(self.state, self.pins, restarted=True)
@@ -264,10 +266,15 @@ class Pool:
                 state.executors.drain.put(state.executors.find(epoch), int(on))
             state.events.add(Event(EventKind.DRAINING, detail=f"on={on} epoch={epoch or 'all'}"))
 
-    def relabel(self, content: bytes) -> bool:
+    @property
+    def description(self) -> bytes:
+        """What was said of the content when its identity was last set."""
+        return self.columns["pool.description"].row(0).tobytes().rstrip(b"\0")
+
+    def relabel(self, content: bytes, description: bytes = b"") -> bool:
         """Take on another content identity: flush all that is cached. Refused while a sequence lives.
 
-        Returns whether anything changed.
+        ``description`` is kept beside it, for people. Returns whether anything changed.
         """
         have = self.state.content
         if have == content:
@@ -280,5 +287,7 @@ class Pool:
             cached = np.flatnonzero(state.blocks.state.flat == BlockState.CACHED).tolist()
             state.blocks.forget_all(cached)
             self.columns["pool.content"].put(0, np.void(content))
+            text = self.columns["pool.description"]
+            text.write(0, 0, np.frombuffer(description[: text.spec.width].ljust(text.spec.width, b"\0"), dtype=np.uint8))
             state.events.add(Event(EventKind.RELABELLED, detail=content.hex()))
         return True

@@ -131,10 +131,11 @@ def _rebuild_expected(state: PoolState) -> None:
             expect_rest(state, slot, chain_of(seqs.root.key(slot), prompt, size))
 
 
-def prepare(columns: Columns) -> None:
+def prepare(columns: Columns, first_epoch: int) -> None:
     """Make fresh columns a pool: the null block, the blocks beyond the first size absent, nobody at home."""
     geometry = columns.geometry
     columns["pool.capacity"].put(0, geometry.device_blocks)
+    columns["pool.epoch"].put(0, first_epoch - 1)
     state = columns["block.state"]
     state.put(0, BlockState.NULL)
     beyond = np.arange(geometry.device_blocks, geometry.max_device_blocks, dtype=np.int64)
