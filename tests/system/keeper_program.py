@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -68,15 +69,12 @@ class KeeperProgram:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def end(self) -> None:
-        """Kill keeper and child, whatever they do."""
-        self.process.kill()
-        self.process.wait()
-        for life in self.lives:
-            try:
-                pidfd = os.pidfd_open(life["pid"])
-            except OSError:
-                continue
-            with open(f"/proc/{life['pid']}/cmdline") as command:
-                if str(self.journal) in command.read():
-                    os.kill(life["pid"], 9)
-            os.close(pidfd)
+        """Stop keeper and child at once."""
+        if self.process.poll() is None:
+            # Two different signals: two equal ones may become one.
+            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()

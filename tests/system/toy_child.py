@@ -30,10 +30,8 @@ def count_life(notifier: Notifier, inherited: dict[str, list[int]]) -> tuple[int
     return life, counter
 
 
-def serve(notifier: Notifier, descriptors: dict[str, list[int]], *, patient: bool = False) -> None:
+def serve(notifier: Notifier, descriptors: dict[str, list[int]], ended: list[int]) -> None:
     """Give signs of life until told to stop; store everything again with a new keeper."""
-    ended: list[int] = []
-    signal.signal(signal.SIGTERM, (lambda *_: None) if patient else (lambda number, _: ended.append(number)))
     interval = (watchdog_interval() or 1.0) / 4
     while not ended:
         if notifier.replaced():
@@ -66,6 +64,8 @@ def main() -> None:
         sys.exit(7)
     if task == "deaf":
         signal.signal(signal.SIGABRT, signal.SIG_IGN)
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: None if task == "patient" else ended.append(number))
     assert notifier.ready()
     descriptors = {"counter": [counter]}
     if task == "die":
@@ -87,7 +87,7 @@ def main() -> None:
             notifier.store_descriptor(f"hoard {number}", [os.memfd_create("hoard")]) if number < 1 else send(
                 f"FDSTORE=1\nFDNAME=hoard {number}".encode(), os.memfd_create("hoard")
             )
-        notifier.status("hoarded")
+        report(notifier, "hoarded")
     elif task == "nonsense":
         for packet in (
             b"",
@@ -101,7 +101,7 @@ def main() -> None:
         ):
             send(packet)
             send(packet, 1, 1)
-        notifier.status("talked nonsense")
+        report(notifier, "talked nonsense")
     elif task == "flood":
         for number in range(1000):
             send(b"STATUS=%d" % number)
@@ -119,7 +119,13 @@ def main() -> None:
         notifier.store_descriptor("dead process", [pidfd])
         notifier.barrier(5)
         os.close(writing)
-    serve(notifier, descriptors, patient=task == "patient")
+    serve(notifier, descriptors, ended)
+
+
+def report(notifier: Notifier, text: str) -> None:
+    """Set the status once all that was sent before has been handled, when there is room for it."""
+    notifier.barrier(5)
+    assert notifier.status(text)
 
 
 def send(packet: bytes, *descriptors: int) -> None:
