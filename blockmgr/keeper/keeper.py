@@ -21,8 +21,9 @@ from blockmgr.packets import PacketError, receive
 #: Notifications handled in a row before deaths, signals and deadlines get their turn.
 _MESSAGES_PER_TURN = 256
 
-#: Shares of that size read before a dead child is reaped; a socket's queue is far shorter (net.unix.max_dgram_qlen).
-_TURNS_FOR_LAST_WORDS = 16
+#: As many times that are read before a dead child is reaped. A queue is far shorter (net.unix.max_dgram_qlen), but
+#: others may go on sending.
+_SHARES_FOR_LAST_WORDS = 16
 
 _HANDLED = (signal.SIGTERM, signal.SIGINT)
 
@@ -84,14 +85,17 @@ class Keeper:
         deadlines = [child.deadline for child in self.children.values() if child.deadline is not None]
         self._selector.select(max(0.0, min(deadlines) - time.monotonic()) if deadlines else None)
         now = time.monotonic()
-        # Notifications first: those sent before a death belong to the dead, and a sign of life must count even if it
-        # is read at the last moment.
-        self._read_notifications(now)
+        # Who is dead is asked first: all that the dead sent is then in the socket, and is theirs. A sign of life counts
+        # even if it is read at the last moment.
+        dead = [child for child in self.children.values() if child.process is not None and child.process.is_dead]
+        for _ in range(_SHARES_FOR_LAST_WORDS if dead else 1):
+            if self._read_notifications(now) < _MESSAGES_PER_TURN:
+                break
+        for child in dead:
+            self._bury(child, now)
         for child in self.children.values():
             for name in child.store.drop_hung_up():
                 log("hung up", child=child.settings.name, name=name)
-            if child.process is not None and child.process.is_dead:
-                self._bury(child, now)
         self._read_signals(wakeups, now)
         for child in self.children.values():
             process = child.process
@@ -105,10 +109,6 @@ class Keeper:
 
     def _bury(self, child: Child, now: float) -> None:
         assert child.process is not None
-        # It sends no more, but what it sent may be more than one turn's share; others may send without end.
-        for _ in range(_TURNS_FOR_LAST_WORDS):
-            if self._read_notifications(now) < _MESSAGES_PER_TURN:
-                break
         pidfd = child.process.pidfd
         self._selector.unregister(pidfd)
         if not child.died(now):

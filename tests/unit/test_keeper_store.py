@@ -1,7 +1,9 @@
 import os
+import select
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +87,15 @@ def test_only_watched_descriptors_are_dropped_when_they_hang_up(store: Descripto
     assert names(store) == ["unwatched"]
 
 
+def test_a_removed_descriptor_is_not_watched_any_more_although_others_hold_copies(store: DescriptorStore) -> None:
+    ours, watched = socket.socketpair()
+    with watched:
+        store.add("door", os.dup(watched.fileno()), watch=True)
+        store.remove("door")
+        ours.close()
+        assert not select.select([store], [], [], 0)[0]
+
+
 def test_the_two_ends_of_a_pipe_are_different_and_copies_of_one_end_are_not() -> None:
     reading, writing = os.pipe()
     copy = os.dup(reading)
@@ -166,3 +177,19 @@ def test_a_recorded_process_is_found_while_it_lives_and_no_other_that_has_its_id
     child.wait()
     assert runtime.recall("manager") is None
     runtime.close()
+
+
+@pytest.mark.parametrize("numbers", [(3, 4), (4, 3), (10, 3), (10, 11), (4, 10)])
+def test_descriptors_are_passed_on_in_order_wherever_they_were(numbers: tuple[int, int]) -> None:
+    program = (
+        "import os, sys\nfrom blockmgr.keeper.spawn import pass_on\n"
+        "made = [os.memfd_create('first'), os.memfd_create('second')]\n"
+        "high = [os.dup2(fd, 50 + n) for n, fd in enumerate(made)]\n"
+        "os.closerange(3, 50)\n"
+        "given = [os.dup2(fd, int(n), inheritable=False) for fd, n in zip(high, sys.argv[1:])]\n"
+        "os.closerange(50, 52)\n"
+        "pass_on(given)\n"
+        "os.execvp('readlink', ['readlink', '/proc/self/fd/3', '/proc/self/fd/4', '/proc/self/fd/10'])\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program, *map(str, numbers)], capture_output=True, text=True)
+    assert answer.stdout.splitlines() == ["/memfd:first (deleted)", "/memfd:second (deleted)"]
