@@ -1,0 +1,145 @@
+"""Replies: what an executor hears back.
+
+A reply travels as the bytes of a ``SessionResponse``, which the manager makes once, keeps in the ledger, and sends as they
+are: on a session, and, because ``ExchangeResponse`` has the same field, as the answer to ``Exchange``.
+"""
+
+import numpy as np
+
+from blockmgr.core.errors import InvalidMessage
+from blockmgr.core.messages import NONE, Admitted, Forked, LookedAgain, Reply, Swapped, TableUpdate, Ticket
+from blockmgr.service.codec.enums import REFUSALS, TICKET_KINDS
+from pagehold.blockmgr.v1 import reply_pb2, session_pb2
+
+# ---- the manager's side ----------------------------------------------------------------------------------------------
+
+
+def encode_reply(reply: Reply, manager_epoch: int) -> bytes:
+    """The bytes to send and to keep. Raises ``ValueError`` for a number that its field cannot hold."""
+    response = session_pb2.SessionResponse()
+    wire = response.reply
+    wire.version.manager_epoch = manager_epoch
+    wire.version.revision = reply.revision
+    wire.number = reply.number
+    wire.drain = reply.drain
+    wire.free_blocks = reply.free_blocks
+    if reply.tables:
+        _encode_tables(reply.tables, wire.tables.add(group=0))
+    wire.short.extend(reply.short)
+    wire.stale.extend(reply.stale)
+    wire.cancel.extend(reply.cancel)
+    for ticket in reply.tickets:
+        _encode_ticket(ticket, wire.tickets.add())
+    for admitted in reply.admitted:
+        _encode_admitted(admitted, wire.admitted.add())
+    for forked in reply.forked:
+        _encode_forked(forked, wire.forked.add())
+    for swapped in reply.swaps_refused:
+        _encode_swapped(swapped, wire.swaps_refused.add())
+    for looked in reply.looked_again:
+        wire.looked_again.add(handle=looked.handle, cached=looked.cached, awaiting=looked.awaiting or None)
+    for handle, length in reply.final_lengths:
+        wire.final_lengths.add(handle=handle, length=length)
+    return response.SerializeToString()
+
+
+def _encode_tables(tables: list[TableUpdate], wire: reply_pb2.TableUpdates) -> None:
+    wire.handles.extend([update.handle for update in tables])
+    wire.firsts.extend([update.first for update in tables])
+    wire.counts.extend([len(update.blocks) for update in tables])
+    wire.blocks.extend(np.concatenate([update.blocks for update in tables]).tolist())
+
+
+def _encode_ticket(ticket: Ticket, wire: reply_pb2.Ticket) -> None:
+    wire.id, wire.source, wire.destination, wire.group = ticket.id, ticket.source, ticket.destination, 0
+    wire.kind = TICKET_KINDS.to_wire[ticket.kind]  # type: ignore[assignment]
+    if ticket.handle:
+        wire.handle = ticket.handle
+    if ticket.index >= 0:
+        wire.index = ticket.index
+
+
+def _encode_admitted(admitted: Admitted, wire: reply_pb2.Admitted) -> None:
+    wire.uuid, wire.cached, wire.detail = admitted.uuid, admitted.cached, admitted.detail
+    wire.refusal = REFUSALS.to_wire[admitted.refusal]  # type: ignore[assignment]
+    wire.needed, wire.available = admitted.needed, admitted.available
+    if admitted.handle:
+        wire.handle = admitted.handle
+    if admitted.awaiting:
+        wire.awaiting = admitted.awaiting
+
+
+def _encode_forked(forked: Forked, wire: reply_pb2.Forked) -> None:
+    wire.parent, wire.needed, wire.available = forked.parent, forked.needed, forked.available
+    wire.refusal = REFUSALS.to_wire[forked.refusal]  # type: ignore[assignment]
+    wire.handles.extend(forked.handles)
+
+
+def _encode_swapped(swapped: Swapped, wire: reply_pb2.Swapped) -> None:
+    wire.handle, wire.needed, wire.available = swapped.handle, swapped.needed, swapped.available
+    wire.refusal = REFUSALS.to_wire[swapped.refusal]  # type: ignore[assignment]
+
+
+# ---- the executor's side ---------------------------------------------------------------------------------------------
+
+
+def decode_reply(reply: reply_pb2.Reply | bytes) -> Reply:
+    """A reply, or the bytes in which it travelled, as plain data. Raises ``InvalidMessage`` where its form is wrong."""
+    wire = session_pb2.SessionResponse.FromString(reply).reply if isinstance(reply, bytes) else reply
+    return Reply(
+        number=wire.number,
+        revision=wire.version.revision,
+        tables=[update for group in wire.tables for update in _decode_tables(group)],
+        short=list(wire.short),
+        tickets=[_decode_ticket(ticket) for ticket in wire.tickets],
+        admitted=[_decode_admitted(admitted) for admitted in wire.admitted],
+        forked=[_decode_forked(forked) for forked in wire.forked],
+        swaps_refused=[_decode_swapped(swapped) for swapped in wire.swaps_refused],
+        looked_again=[LookedAgain(looked.handle, looked.cached, looked.awaiting) for looked in wire.looked_again],
+        stale=list(wire.stale),
+        cancel=list(wire.cancel),
+        final_lengths=[(final.handle, final.length) for final in wire.final_lengths],
+        drain=wire.drain,
+        free_blocks=wire.free_blocks,
+    )
+
+
+def _decode_tables(wire: reply_pb2.TableUpdates) -> list[TableUpdate]:
+    if wire.group:
+        raise InvalidMessage("reply.tables.group", wire.group, "only group 0 is known")
+    if not len(wire.handles) == len(wire.firsts) == len(wire.counts):
+        lengths = f"{len(wire.handles)}, {len(wire.firsts)} and {len(wire.counts)} entries long"
+        raise InvalidMessage("reply.tables", lengths, "handles, firsts and counts must be equally long")
+    blocks = np.array(wire.blocks, dtype=np.int64) if wire.blocks else NONE
+    updates, start = [], 0
+    for handle, first, count in zip(wire.handles, wire.firsts, wire.counts, strict=True):
+        updates.append(TableUpdate(handle, first, blocks[start : start + count]))
+        start += count
+    if start != len(blocks):
+        raise InvalidMessage("reply.tables.blocks", f"{len(blocks)} entries long", f"counts add up to {start}")
+    return updates
+
+
+def _decode_ticket(wire: reply_pb2.Ticket) -> Ticket:
+    if wire.group:
+        raise InvalidMessage("reply.tickets.group", wire.group, "only group 0 is known")
+    kind = TICKET_KINDS.decode(wire.kind, "reply.tickets.kind")
+    index = wire.index if wire.HasField("index") else -1
+    return Ticket(wire.id, kind, wire.handle, index, wire.source, wire.destination)
+
+
+def _decode_admitted(wire: reply_pb2.Admitted) -> Admitted:
+    refusal = REFUSALS.decode(wire.refusal, "reply.admitted.refusal")
+    return Admitted(
+        wire.uuid, wire.handle, wire.cached, wire.awaiting, refusal, wire.needed, wire.available, wire.detail
+    )
+
+
+def _decode_forked(wire: reply_pb2.Forked) -> Forked:
+    refusal = REFUSALS.decode(wire.refusal, "reply.forked.refusal")
+    return Forked(wire.parent, list(wire.handles), refusal, wire.needed, wire.available)
+
+
+def _decode_swapped(wire: reply_pb2.Swapped) -> Swapped:
+    refusal = REFUSALS.decode(wire.refusal, "reply.swaps_refused.refusal")
+    return Swapped(wire.handle, refusal, wire.needed, wire.available)
