@@ -58,7 +58,7 @@ def random_changes(random: np.random.Generator, most: int = 8) -> list[Change]:
 def random_change(random: np.random.Generator, number: int) -> Change:
     spec = SCHEMA[number]
     elements, dtype = spec.rows * spec.stride, np.dtype(spec.dtype)
-    count = int(random.integers(1, min(elements, 40) + 1))
+    count = int(random.integers(0, min(elements, 40) + 1))
     values = np.frombuffer(random.bytes(count * dtype.itemsize), dtype=dtype)
     if random.random() < 0.5:
         return Change(number, int(random.integers(0, elements - count + 1)), None, values)

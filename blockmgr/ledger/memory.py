@@ -27,6 +27,9 @@ WORD = 8
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 
+_NAME_BYTES = 200
+"""The kernel takes 249; the name only helps whoever reads ``/proc``."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
@@ -56,7 +59,9 @@ class SharedMemory:
     @classmethod
     def create(cls, name: str, nbytes: int) -> Self:
         """Make memory of at least ``nbytes`` bytes, all zero and not yet allocated: mode 0600, of a size that is final."""
-        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        descriptor = os.memfd_create(
+            name.encode()[:_NAME_BYTES].decode(errors="ignore"), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        )
         try:
             os.fchmod(descriptor, 0o600)
             os.ftruncate(descriptor, pages(nbytes))

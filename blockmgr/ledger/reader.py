@@ -2,8 +2,10 @@
 
 A live writer may be in the middle of any row, so each kind of reader has its rule. Who follows one sequence reads its
 tenancy, its count, ``tokens[0:count]`` and the tenancy again: the writer raises a tenancy before anything else of the
-row changes, and a count after the tokens are there. An executor reads the rows that it owns, which change only while
-a message of its own is handled. Tools copy whole columns and copy again if the sequence number moved meanwhile.
+row changes, and a count after the tokens are there. That holds for handles that a message announced; one that is made
+up from a tenancy just read may find the count of the sequence before. An executor reads the rows that it owns, which
+change only while a message of its own is handled. Tools copy whole columns and copy again if the sequence number
+moved meanwhile.
 """
 
 import os
@@ -15,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmgr.core.columns import Array
+from blockmgr.core.columns import Array, pool_schema
 from blockmgr.core.errors import NotFound, Precondition
 from blockmgr.core.geometry import SLOT_BITS, PoolGeometry, slot_of
 from blockmgr.core.states import SequenceState
-from blockmgr.ledger.layout import EPOCH, SEQUENCE, StoredColumn, read_directory
+from blockmgr.ledger.layout import EPOCH, SEQUENCE, StoredColumn, match, read_directory
 from blockmgr.ledger.memory import SharedMemory
 from blockmgr.ledger.rows import SequenceRow, SequenceTokens
 
@@ -48,10 +50,13 @@ class LedgerReader:
 
         Raises:
             LedgerCorrupt: it is no ledger, or damaged.
-            LedgerMismatch: its format is not this program's.
+            LedgerMismatch: its format or a sequence's columns are not what this program needs.
         """
         self._memory = SharedMemory.adopt(descriptor, writable=False)
         self._directory = read_directory(self._memory)
+        # What the methods below read of sequences has to be there; of the rest, a tool takes what it finds.
+        needed = tuple(spec for spec in pool_schema(self.geometry) if spec.name.startswith("slot."))
+        match(self._directory, needed, optional=frozenset())
         self._stored = {column.name: column for column in self._directory.columns}
         self._columns = {name: self._memory.array(c.dtype, c.elements, c.offset) for name, c in self._stored.items()}
         self._tenancy, self._state = self._columns["slot.tenancy"], self._columns["slot.state"]

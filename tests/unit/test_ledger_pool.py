@@ -1,13 +1,14 @@
 """A pool's ledger while nobody dies: what is committed is there, and memory is taken only by what was written."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from blockmgr.core.columns import PAGE, Change, Columns
-from blockmgr.ledger import LedgerMismatch, PoolLedger, RecordTooLarge, RedoLog
+from blockmgr.ledger import LedgerMismatch, LedgerReader, PoolLedger, RecordTooLarge, RedoLog
 from tests.ledger_cases import GEOMETRY, NUMBERS, SCHEMA, Model, change, content, die, random_changes, restart
 from tests.power_cut import PowerCut, stores
 
@@ -15,13 +16,17 @@ YOUNGER = frozenset({"slot.logprobs", "pin.id"})
 
 
 @pytest.fixture
-def redo() -> RedoLog:
-    return RedoLog.create(1 << 20)
+def redo() -> Iterator[RedoLog]:
+    redo = RedoLog.create(1 << 20)
+    yield redo
+    redo.close()
 
 
 @pytest.fixture
-def ledger(redo: RedoLog) -> PoolLedger:
-    return PoolLedger.create("pool", GEOMETRY, redo, {"device": "GPU-1"})
+def ledger(redo: RedoLog) -> Iterator[PoolLedger]:
+    ledger = PoolLedger.create("pool", GEOMETRY, redo, {"device": "GPU-1"})
+    yield ledger
+    ledger.close()
 
 
 def allocated(ledger: PoolLedger) -> int:
@@ -56,6 +61,14 @@ def test_cores_columns_survive_through_the_ledger(ledger: PoolLedger, redo: Redo
     assert again["slot.count"].get(2) == 9
     assert again["slot.uuid"].key(2) == bytes(range(16))
     assert again["slot.tokens"].row(2, 10).tolist() == [*range(9), 0]
+
+
+def test_name_of_any_length_may_be_given_to_a_pool(redo: RedoLog) -> None:
+    ledger = PoolLedger.create("é" * 500, GEOMETRY, redo)
+    reader = LedgerReader(ledger.readers_descriptor())
+    assert reader.pool == "é" * 500
+    for part in (reader, ledger):
+        part.close()
 
 
 def test_what_was_given_at_creation_is_read_back(ledger: PoolLedger, redo: RedoLog) -> None:
@@ -158,6 +171,13 @@ def older_ledger(redo: RedoLog, monkeypatch: pytest.MonkeyPatch) -> PoolLedger:
         number = next(number for number, spec in enumerate(older) if spec.name == "slot.count")
         ledger.commit([Change(number, 0, None, np.array([4]))])
     return ledger
+
+
+def test_reader_of_a_ledger_that_lacks_a_sequences_column_names_it(older_ledger: PoolLedger) -> None:
+    descriptor = older_ledger.readers_descriptor()
+    with pytest.raises(LedgerMismatch, match=r"lacks the column slot\.logprobs"):
+        LedgerReader(descriptor)
+    os.close(descriptor)
 
 
 def test_ledger_that_lacks_a_column_is_refused_by_its_name(older_ledger: PoolLedger, redo: RedoLog) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -40,15 +41,20 @@ def occupy(tenancy: int, prompt: list[int]) -> list[Change]:
 
 
 @pytest.fixture
-def ledger() -> PoolLedger:
-    ledger = PoolLedger.create("pool", GEOMETRY, RedoLog.create(1 << 20), {"model": "m"})
+def ledger() -> Iterator[PoolLedger]:
+    redo = RedoLog.create(1 << 20)
+    ledger = PoolLedger.create("pool", GEOMETRY, redo, {"model": "m"})
     ledger.commit(occupy(TENANCY, [7, 8, 9]))
-    return ledger
+    yield ledger
+    ledger.close()
+    redo.close()
 
 
 @pytest.fixture
-def reader(ledger: PoolLedger) -> LedgerReader:
-    return LedgerReader(ledger.readers_descriptor())
+def reader(ledger: PoolLedger) -> Iterator[LedgerReader]:
+    reader = LedgerReader(ledger.readers_descriptor())
+    yield reader
+    reader.close()
 
 
 def test_tokens_are_read_from_any_position(reader: LedgerReader) -> None:
@@ -258,6 +264,7 @@ def test_reader_in_another_process_sees_nothing_torn(ledger: PoolLedger) -> None
                 writer.replace()
             writer.append()
         seen = json.loads(process.stdout.read())
+    os.close(descriptor)
     assert (seen["torn"], seen["mixed"]) == (0, 0)
     assert seen["snapshots"] == 1000
     assert seen["whole"] > 1000

@@ -1,0 +1,97 @@
+"""How long a transaction of one step takes in the ledger: redo record, commit, changes applied.
+
+A step of n sequences, each with one new token: twelve columns change, at n scattered places each. Run with
+
+    python -m benchmarks.ledger [--json]
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import numpy as np
+
+from blockmgr.core.columns import Change, pool_schema
+from blockmgr.core.geometry import PoolGeometry
+from blockmgr.ledger import LedgerReader, PoolLedger, RedoLog
+
+GEOMETRY = PoolGeometry(tokens_per_block=16, block_bytes=2 << 20, device_blocks=32768, host_blocks=8192)
+BY_SLOT = ("computed", "count", "launched", "published")
+BY_BLOCK = ("fence", "filler", "hash", "parent", "state", "step", "used")
+ROUNDS = 2000
+
+
+def step(sequences: int, random: np.random.Generator) -> list[Change]:
+    """What a step of so many sequences changes, in the schema's order."""
+    schema = pool_schema(GEOMETRY)
+    slots = random.permutation(GEOMETRY.max_sequences)[:sequences]
+    blocks = random.permutation(GEOMETRY.device_blocks)[:sequences]
+    places = {f"slot.{name}": slots for name in BY_SLOT} | {f"block.{name}": blocks for name in BY_BLOCK}
+    changes = []
+    for number, spec in enumerate(schema):
+        indexes = places.get(spec.name)
+        if spec.name == "slot.tokens":
+            indexes = slots * spec.stride + 100
+        if indexes is not None:
+            dtype = np.dtype(spec.dtype)
+            values = np.frombuffer(random.bytes(sequences * dtype.itemsize), dtype=dtype)
+            changes.append(Change(number, 0, indexes, values))
+    return changes
+
+
+def measure(sequences: int) -> dict[str, float]:
+    """Microseconds of a transaction: median and 99th percentile."""
+    redo = RedoLog.create()
+    ledger = PoolLedger.create("bench", GEOMETRY, redo)
+    changes = step(sequences, np.random.default_rng(1))
+    taken = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter_ns()
+        ledger.commit(changes)
+        taken.append((time.perf_counter_ns() - start) / 1000)
+    ledger.close()
+    redo.close()
+    return {"sequences": sequences, "columns": len(changes)} | _figures(taken)
+
+
+def measure_reader() -> dict[str, float]:
+    """Microseconds in which a front door reads what is new of one sequence."""
+    redo = RedoLog.create()
+    ledger = PoolLedger.create("bench", GEOMETRY, redo)
+    numbers = {spec.name: number for number, spec in enumerate(pool_schema(GEOMETRY))}
+    for name, value in (("slot.state", 1), ("slot.count", 4000)):
+        ledger.commit([Change(numbers[name], 0, None, np.array([value]))])
+    reader = LedgerReader(ledger.readers_descriptor())
+    taken = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter_ns()
+        reader.tokens(0, 3999)
+        taken.append((time.perf_counter_ns() - start) / 1000)
+    for part in (reader, ledger, redo):
+        part.close()
+    return _figures(taken)
+
+
+def _figures(taken: list[float]) -> dict[str, float]:
+    return {"p50_us": round(statistics.median(taken), 1), "p99_us": round(float(np.percentile(taken, 99)), 1)}
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    as_json = parser.parse_args().json
+    commits = [measure(sequences) for sequences in (1, 64, 256, 1024)]
+    read = measure_reader()
+    if as_json:
+        print(json.dumps({"commit": commits, "read": read}))
+        return
+    print("sequences  columns    p50 µs    p99 µs")
+    for row in commits:
+        print(f"{row['sequences']:9d}  {row['columns']:7d}  {row['p50_us']:8.1f}  {row['p99_us']:8.1f}")
+    print(f"reading one sequence's news:  {read['p50_us']} µs (p99 {read['p99_us']})")
+
+
+if __name__ == "__main__":
+    main()
