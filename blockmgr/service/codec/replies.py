@@ -52,7 +52,7 @@ def _encode_tables(tables: list[TableUpdate], wire: reply_pb2.TableUpdates) -> N
 
 def _encode_ticket(ticket: Ticket, wire: reply_pb2.Ticket) -> None:
     wire.id, wire.source, wire.destination, wire.group = ticket.id, ticket.source, ticket.destination, 0
-    wire.kind = TICKET_KINDS.to_wire[ticket.kind]  # type: ignore[assignment]
+    wire.kind = TICKET_KINDS.to_wire[ticket.kind]
     if ticket.handle:
         wire.handle = ticket.handle
     if ticket.index >= 0:
@@ -61,7 +61,7 @@ def _encode_ticket(ticket: Ticket, wire: reply_pb2.Ticket) -> None:
 
 def _encode_admitted(admitted: Admitted, wire: reply_pb2.Admitted) -> None:
     wire.uuid, wire.cached, wire.detail = admitted.uuid, admitted.cached, admitted.detail
-    wire.refusal = REFUSALS.to_wire[admitted.refusal]  # type: ignore[assignment]
+    wire.refusal = REFUSALS.to_wire[admitted.refusal]
     wire.needed, wire.available = admitted.needed, admitted.available
     if admitted.handle:
         wire.handle = admitted.handle
@@ -71,13 +71,13 @@ def _encode_admitted(admitted: Admitted, wire: reply_pb2.Admitted) -> None:
 
 def _encode_forked(forked: Forked, wire: reply_pb2.Forked) -> None:
     wire.parent, wire.needed, wire.available = forked.parent, forked.needed, forked.available
-    wire.refusal = REFUSALS.to_wire[forked.refusal]  # type: ignore[assignment]
+    wire.refusal = REFUSALS.to_wire[forked.refusal]
     wire.handles.extend(forked.handles)
 
 
 def _encode_swapped(swapped: Swapped, wire: reply_pb2.Swapped) -> None:
     wire.handle, wire.needed, wire.available = swapped.handle, swapped.needed, swapped.available
-    wire.refusal = REFUSALS.to_wire[swapped.refusal]  # type: ignore[assignment]
+    wire.refusal = REFUSALS.to_wire[swapped.refusal]
 
 
 # ---- the executor's side ---------------------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ def _encode_arrays(message: Message, turn: turn_pb2.Turn) -> None:
             turn.reservations.look_ahead.extend(wanted.look_ahead.tolist())
     if len(message.finished.handles):
         turn.finished.handles.extend(message.finished.handles.tolist())
-        turn.finished.reasons.extend(FINISH_REASONS.to_wire[reason] for reason in message.finished.reasons)  # type: ignore[misc]
+        turn.finished.reasons.extend(FINISH_REASONS.to_wire[reason] for reason in message.finished.reasons)
 
 
 def _encode_child(child: Child) -> turn_pb2.Child:

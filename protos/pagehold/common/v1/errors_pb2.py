@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fpagehold/common/v1/errors.proto\x12\x12pagehold.common.v1*\x8f\x04\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12\x1c\n\x18\x45RROR_REASON_STALE_EPOCH\x10\x02\x12%\n!ERROR_REASON_MESSAGE_OUT_OF_ORDER\x10\x03\x12\"\n\x1e\x45RROR_REASON_CHANGED_MEANWHILE\x10\x04\x12\x1f\n\x1b\x45RROR_REASON_POOL_EXHAUSTED\x10\x05\x12\x1f\n\x1b\x45RROR_REASON_TOO_MANY_CALLS\x10\x06\x12\x1a\n\x16\x45RROR_REASON_NOT_FOUND\x10\x07\x12\x1f\n\x1b\x45RROR_REASON_ALREADY_EXISTS\x10\x08\x12\x1d\n\x19\x45RROR_REASON_PRECONDITION\x10\t\x12\"\n\x1e\x45RROR_REASON_IDENTITY_MISMATCH\x10\n\x12\x1d\n\x19\x45RROR_REASON_OUT_OF_RANGE\x10\x0b\x12\x1c\n\x18\x45RROR_REASON_NOT_SERVING\x10\x0c\x12\x1f\n\x1b\x45RROR_REASON_LEDGER_CORRUPT\x10\r\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x0e\x12\x1e\n\x1a\x45RROR_REASON_OUT_OF_MEMORY\x10\x0f\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fpagehold/common/v1/errors.proto\x12\x12pagehold.common.v1*\xb4\x04\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12\x1c\n\x18\x45RROR_REASON_STALE_EPOCH\x10\x02\x12%\n!ERROR_REASON_MESSAGE_OUT_OF_ORDER\x10\x03\x12\"\n\x1e\x45RROR_REASON_CHANGED_MEANWHILE\x10\x04\x12\x1f\n\x1b\x45RROR_REASON_POOL_EXHAUSTED\x10\x05\x12\x1f\n\x1b\x45RROR_REASON_TOO_MANY_CALLS\x10\x06\x12\x1a\n\x16\x45RROR_REASON_NOT_FOUND\x10\x07\x12\x1f\n\x1b\x45RROR_REASON_ALREADY_EXISTS\x10\x08\x12\x1d\n\x19\x45RROR_REASON_PRECONDITION\x10\t\x12\"\n\x1e\x45RROR_REASON_IDENTITY_MISMATCH\x10\n\x12\x1d\n\x19\x45RROR_REASON_OUT_OF_RANGE\x10\x0b\x12\x1c\n\x18\x45RROR_REASON_NOT_SERVING\x10\x0c\x12\x1f\n\x1b\x45RROR_REASON_LEDGER_CORRUPT\x10\r\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x0e\x12\x1e\n\x1a\x45RROR_REASON_OUT_OF_MEMORY\x10\x0f\x12#\n\x1f\x45RROR_REASON_DESCRIPTORS_WANTED\x10\x10\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pagehold.common.v1.errors_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=56
-  _globals['_ERRORREASON']._serialized_end=583
+  _globals['_ERRORREASON']._serialized_end=620
 # @@protoc_insertion_point(module_scope)

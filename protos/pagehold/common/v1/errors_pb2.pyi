@@ -22,6 +22,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_LEDGER_CORRUPT: _ClassVar[ErrorReason]
     ERROR_REASON_INTERNAL: _ClassVar[ErrorReason]
     ERROR_REASON_OUT_OF_MEMORY: _ClassVar[ErrorReason]
+    ERROR_REASON_DESCRIPTORS_WANTED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_INVALID_FIELD: ErrorReason
 ERROR_REASON_STALE_EPOCH: ErrorReason
@@ -38,3 +39,4 @@ ERROR_REASON_NOT_SERVING: ErrorReason
 ERROR_REASON_LEDGER_CORRUPT: ErrorReason
 ERROR_REASON_INTERNAL: ErrorReason
 ERROR_REASON_OUT_OF_MEMORY: ErrorReason
+ERROR_REASON_DESCRIPTORS_WANTED: ErrorReason
