@@ -95,8 +95,9 @@ class LedgerReader:
 
     def close(self) -> None:
         """Give the mapping up. May be repeated."""
-        self._columns.clear()
-        del self._tenancy, self._state, self._count, self._tokens
+        if self._columns:
+            self._columns.clear()
+            del self._tenancy, self._state, self._count, self._tokens
         self._memory.close()
 
     # -- one sequence, while others write -----------------------------------------------------------------------------

@@ -63,11 +63,11 @@ def test_cores_columns_survive_through_the_ledger(ledger: PoolLedger, redo: Redo
     assert again["slot.tokens"].row(2, 10).tolist() == [*range(9), 0]
 
 
-def test_name_of_any_length_may_be_given_to_a_pool(redo: RedoLog) -> None:
+def test_name_of_any_length_is_kept_and_everything_may_be_closed_twice(redo: RedoLog) -> None:
     ledger = PoolLedger.create("é" * 500, GEOMETRY, redo)
     reader = LedgerReader(ledger.readers_descriptor())
     assert reader.pool == "é" * 500
-    for part in (reader, ledger):
+    for part in (reader, ledger, redo) * 2:
         part.close()
 
 
