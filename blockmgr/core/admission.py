@@ -91,6 +91,8 @@ def admit(state: PoolState, row: int, request: Admission, tables: list[TableUpda
     tables.append(TableUpdate(state.sequences.handle(slot), 0, visible(state, entries)))
     state.note(EventKind.ADMITTED, slot, entries.tolist(), f"cached={covered}")
     size = state.geometry.tokens_per_block
+    state.counts.prompt_tokens += len(request.prompt)
+    state.counts.cached_prompt_tokens += covered * size
     return Admitted(request.uuid, state.sequences.handle(slot), covered * size, hits.awaiting)
 
 
@@ -231,6 +233,7 @@ def look_again(state: PoolState, row: int, slot: int, tables: list[TableUpdate])
     seqs.extend(slot, kept)
     state.blocks.unreference(own[: len(hits.blocks)])
     now = (first + len(hits.blocks)) * size
+    state.counts.cached_prompt_tokens += now - at
     seqs.launched.put(slot, now)
     seqs.published.put(slot, first + len(hits.blocks))
     if seqs.computed.get(slot) == at:

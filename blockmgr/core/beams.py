@@ -46,6 +46,7 @@ def reorder(state: PoolState, row: int, move: Reorder, reply: Reply) -> None:
         count = seqs.count.get(slot)
         seqs.tokens.put(slot * seqs.tokens.stride + count, int(move.ids[place]))
         seqs.count.put(slot, count + 1)
+        state.counts.output_tokens += 1
         seqs.score.put(slot, float(move.scores[place]))
     state.note(EventKind.REORDERED, slots[0], detail=f"parents={move.parents.tolist()}")
 

@@ -1,9 +1,10 @@
 """What happened in a pool, in order: each committed transaction's events get consecutive revisions."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 
 from blockmgr.core.columns import Columns
 
@@ -68,36 +69,39 @@ class EventLog:
         self._revision = columns["pool.revision"]
         self._pending: list[Event] = []
         self._kept: deque[Event] = deque(maxlen=keep)
-        self.forgotten = 0
-        """Revision up to which events are no longer kept (0: none was dropped since the pool was made)."""
 
     @property
     def revision(self) -> int:
         """Revision of the last committed event."""
         return self._revision.get(0)
 
+    @property
+    def forgotten(self) -> int:
+        """Revision up to which events are no longer kept; those of an earlier manager are not."""
+        return self._kept[0].revision - 1 if self._kept else self.revision
+
     def add(self, event: Event) -> None:
         """Note an event of the running transaction."""
         self._pending.append(event)
 
     def number(self, now: float) -> int:
-        """Give the running transaction's events their revisions, as its last change. Returns the revision after it."""
-        revision = self._revision.get(0)
+        """Give the running transaction's events their revisions, as its last change. Returns the revision after it.
+
+        May be repeated within a transaction: an event keeps the revision that it has.
+        """
+        before = revision = self._revision.get(0)
         for event in self._pending:
-            revision += 1
-            event.revision = revision
-            event.time = now
-        if self._pending:
+            if not event.revision:
+                revision += 1
+                event.revision = revision
+                event.time = now
+        if revision > before:
             self._revision.put(0, revision)
         return revision
 
     def publish(self) -> list[Event]:
         """The transaction is committed: keep its events and return them."""
         events, self._pending = self._pending, []
-        full = self._kept.maxlen or 0
-        overflow = len(self._kept) + len(events) - full
-        if overflow > 0:
-            self.forgotten = self._kept[min(overflow, len(self._kept)) - 1].revision if self._kept else 0
         self._kept.extend(events)
         return events
 
@@ -105,20 +109,24 @@ class EventLog:
         """The transaction failed."""
         self._pending = []
 
-    def since(self, revision: int) -> Iterable[Event]:
-        """Kept events after a revision, oldest first."""
-        if not self._kept or revision >= self._kept[-1].revision:
+    def since(self, revision: int, limit: int | None = None) -> list[Event]:
+        """Kept events after a revision, oldest first, at most ``limit`` of them."""
+        have = len(self._kept)
+        behind = min(self.revision - revision, have)
+        if behind <= 0:
             return []
-        first = self._kept[0].revision
-        skip = max(0, revision + 1 - first)
-        return list(self._kept)[skip:]
+        count = behind if limit is None else min(limit, behind)
+        # A deque is slow to reach from the far end, and most readers stand near its newest.
+        if behind < have // 2:
+            return list(islice(reversed(self._kept), behind - count, behind))[::-1]
+        return list(islice(self._kept, have - behind, have - behind + count))
 
-    def about(self, block: int, limit: int = 16) -> list[Event]:
-        """The last kept events that name a block, oldest first."""
-        found: list[Event] = []
-        for event in reversed(self._kept):
-            if block in event.blocks:
-                found.append(event)
-                if len(found) == limit:
-                    break
-        return found[::-1]
+    def kept(self) -> list[Event]:
+        """Every kept event, oldest first: a list of its own, to be searched off the loop."""
+        return list(self._kept)
+
+
+def about(events: Sequence[Event], block: int, limit: int = 16) -> list[Event]:
+    """The last of ``events`` that name a block, oldest first."""
+    naming = (event for event in reversed(events) if block in event.blocks)
+    return list(islice(naming, limit))[::-1]

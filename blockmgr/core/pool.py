@@ -79,6 +79,7 @@ class Pool:
     def _commit(self) -> None:
         self.columns.commit()
         events = self.state.events.publish()
+        self.state.counts.happened(events)
         for slot in self.state.sequences.emptied_rows():
             for name in ("tokens", "logprobs", "table", "request"):
                 self.columns.discard(self.columns[f"slot.{name}"], slot)
@@ -105,6 +106,7 @@ class Pool:
         row = executors.find(message.epoch)
         last = executors.number.get(row)
         if message.number == last and last:
+            self.state.counts.repeated_turns += 1
             return executors.stored_reply(row)
         if message.number != last + 1:
             raise MessageOutOfOrder(message.number, last)
@@ -113,6 +115,7 @@ class Pool:
             reply.revision = self._number_events()
             data = self._encode(reply)
             executors.store_reply(row, message.number, data)
+        self.state.counts.turns += 1
         return data
 
     def register(self, name: str, instance: bytes, pids: list[int]) -> int:

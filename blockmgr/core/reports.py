@@ -94,6 +94,7 @@ def take_appends(state: PoolState, row: int, appends: Appends, reply: Reply) -> 
         flat = slots * seqs.tokens.stride + appends.starts
         seqs.tokens.scatter(flat, appends.ids)
         seqs.count.scatter(slots, appends.starts + 1)
+        state.counts.output_tokens += len(slots)
         if appends.logprobs is not None:
             seqs.logprobs.scatter(slots * seqs.logprobs.stride + appends.starts, appends.logprobs)
     else:
@@ -136,6 +137,7 @@ def _append_each(state: PoolState, slots: Indexes, mine: np.ndarray, appends: Ap
         if len(new):
             seqs.tokens.write(slot, have, new)
             seqs.count.put(slot, have + len(new))
+            state.counts.output_tokens += len(new)
             if logprobs is not None:
                 seqs.logprobs.write(slot, have, logprobs[len(known) :].astype(np.float32))
 

@@ -9,6 +9,7 @@ from blockmgr.core.archive import Archive
 from blockmgr.core.blocks import Blocks
 from blockmgr.core.clock import Clock
 from blockmgr.core.columns import Columns
+from blockmgr.core.counts import Counts
 from blockmgr.core.events import Event, EventKind, EventLog
 from blockmgr.core.executors import Executors
 from blockmgr.core.geometry import PoolGeometry
@@ -29,6 +30,7 @@ class PoolState:
         self.executors = Executors(columns)
         self.tickets = Tickets(columns, self.blocks)
         self.archive = Archive(columns)
+        self.counts = Counts()
         self.wishes: dict[int, set[int]] = {}
         """Executor row → handles of its sequences that others want something of: said in its next reply."""
         self.draining = False

@@ -1,0 +1,33 @@
+"""What a pool has done since its manager started, in numbers. Nothing is decided by them, and none is stored."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from blockmgr.core.events import Event, EventKind
+
+
+@dataclass(slots=True)
+class Counts:
+    """Sums that only rise. Tokens of a message that is refused later on may be among them."""
+
+    turns: int = 0
+    """Messages handled."""
+    repeated_turns: int = 0
+    """Messages that came again and got their stored reply."""
+    prompt_tokens: int = 0
+    """Tokens of the prompts admitted."""
+    cached_prompt_tokens: int = 0
+    """Of these, tokens whose KV was there already, when they were admitted or looked again."""
+    output_tokens: int = 0
+    """Tokens recorded behind prompts."""
+    events: Counter[EventKind] = field(default_factory=Counter)
+    """Events by kind."""
+    blocks: Counter[EventKind] = field(default_factory=Counter)
+    """Blocks named by events of a kind."""
+
+    def happened(self, events: Iterable[Event]) -> None:
+        """Count a committed transaction's events."""
+        for event in events:
+            self.events[event.kind] += 1
+            self.blocks[event.kind] += len(event.blocks)
