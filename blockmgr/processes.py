@@ -163,3 +163,41 @@ class Process:
 
     def __repr__(self) -> str:
         return f"Process(pid={self.pid}, role={self.role!r})"
+
+
+def find_older(pid: int, since: float) -> Process | None:
+    """Hold the process that has the id `pid` if it was running already at `since` (seconds since 1970).
+
+    None proves that the process which had the id then is gone: there is none, or one that was started later.
+
+    Raises:
+        ProcessError: it cannot be told, for want of descriptors or of a readable /proc.
+    """
+    try:
+        process = Process(pid, os.pidfd_open(pid), "executor")
+    except ProcessLookupError:
+        return None
+    except (OSError, OverflowError) as error:
+        raise ProcessError(f"process {pid} cannot be opened: {error}") from error
+    try:
+        started = _started_at(pid)
+    except FileNotFoundError:
+        process.close()
+        return None
+    except OSError as error:
+        process.close()
+        raise ProcessError(f"the age of process {pid} cannot be read: {error}") from error
+    # The kernel gives the time to a fraction of a second at best: a second of doubt counts for the process.
+    if started > since + 1.0:
+        process.close()
+        return None
+    return process
+
+
+def _started_at(pid: int) -> float:
+    """Return when a process was started, in seconds since 1970."""
+    with open(f"/proc/{pid}/stat") as file:
+        ticks = int(file.read().rsplit(") ", 1)[1].split()[19])
+    with open("/proc/stat") as file:
+        booted = next(int(line.split()[1]) for line in file if line.startswith("btime "))
+    return booted + ticks / os.sysconf("SC_CLK_TCK")

@@ -93,18 +93,27 @@ def forget_if_empty(state: PoolState, row: int) -> None:
 
 
 def adopt(state: PoolState, heir: int, dead: list[int]) -> list[Adopted]:
-    """Give every sequence of the dead registrations to ``heir``, all in one transaction. Old handles are stale then."""
-    seqs, epoch, adopted = state.sequences, state.executors.epoch.get(heir), []
+    """Give every sequence of the dead registrations to ``heir``, all in one transaction. Old handles are stale then.
+
+    Those that the heir has already are listed too, without a previous handle: so the question may be repeated.
+    """
+    seqs, epoch = state.sequences, state.executors.epoch.get(heir)
+    adopted = [_as_adopted(state, slot, 0) for slot in sorted(seqs.by_owner.get(heir, set()))]
     for row in dead:
         for slot in sorted(seqs.by_owner.get(row, set())):
             previous = seqs.handle(slot)
             seqs.pass_on(slot, heir, epoch)
             seqs.state.put(slot, SequenceState.LIVE)
             state.note(EventKind.ADOPTED, slot)
-            suspect = seqs.deaths.get(slot) >= SUSPECT_AFTER
-            adopted.append(Adopted(seqs.handle(slot), previous, seqs.resume(slot), seqs.count.get(slot), suspect))
+            adopted.append(_as_adopted(state, slot, previous))
         forget_if_empty(state, row)
     return adopted
+
+
+def _as_adopted(state: PoolState, slot: int, previous: int) -> Adopted:
+    seqs = state.sequences
+    suspect = seqs.deaths.get(slot) >= SUSPECT_AFTER
+    return Adopted(seqs.handle(slot), previous, seqs.resume(slot), seqs.count.get(slot), suspect)
 
 
 def end_orphans(state: PoolState, row: int) -> int:

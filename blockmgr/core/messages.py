@@ -247,7 +247,8 @@ class Reply:
 class Adopted:
     """A sequence that changed hands: read its row under the new handle and go on at ``resume``.
 
-    ``resume`` is the position of the next token to feed: KV is valid below it.
+    ``resume`` is the position of the next token to feed: KV is valid below it. ``previous`` is 0 if the sequence was the
+    adopting executor's already.
     """
 
     handle: int

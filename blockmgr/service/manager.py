@@ -1,6 +1,7 @@
 """The block manager itself: its pools, its members, and what ties a registration to both. No gRPC in here."""
 
 import asyncio
+import os
 from collections.abc import Callable
 
 import structlog
@@ -11,10 +12,11 @@ from blockmgr.core.messages import Adopted, Reply
 from blockmgr.core.states import ExecutorState
 from blockmgr.ledger.redo import RedoLog
 from blockmgr.notify import Notifier
-from blockmgr.processes import Process
+from blockmgr.processes import Process, find_older
 from blockmgr.service.members import Lease, Member, Members
 from blockmgr.service.pools import ManagedPool, PoolSpec, adopt_pool, create_pool, pool_names, pool_number
 from blockmgr.service.settings import ManagerSettings
+from pagehold.blockmgr.v1 import session_pb2
 
 log = structlog.get_logger()
 
@@ -31,6 +33,7 @@ class Manager:
         self.notifier = notifier
         self.members = Members()
         self.pools: dict[str, ManagedPool] = {}
+        self._registering = asyncio.Lock()
         self.watchers: set[Callable[[str, list[Event]], None]] = set()
         """Told of each committed transaction's events, by pool."""
         self._encode = encode
@@ -67,17 +70,34 @@ class Manager:
             instance = executors.instance.key(row)
             pidfds = descriptors.pop(_store_name(instance), [])
             processes = [Process.adopt(pidfd, "executor") for pidfd in pidfds]
+            if not processes:
+                # Nobody kept the descriptors: an id proves a death only if no process that old has it any more.
+                since = executors.registered.get(row) / 1e6
+                processes = [p for p in (find_older(pid, since) for pid in executors.process_ids(row)) if p is not None]
             lease = Lease(self.settings.lease_seconds, now)
             epoch, name = executors.epoch.get(row), executors.name_of(row)
-            self.members.by_epoch[epoch] = Member(epoch, name, managed.name, instance, processes, lease)
+            member = Member(epoch, name, managed.name, instance, processes, lease, gone=not processes)
+            self.members.by_epoch[epoch] = member
 
     def _drop_leftovers(self, descriptors: dict[str, list[int]]) -> None:
         """Descriptors of executors that are proven dead and of nothing that is known any more."""
         for name, left in descriptors.items():
             log.info("descriptor dropped", name=name, count=len(left))
             for descriptor in left:
-                Process.adopt(descriptor, "leftover").close()
+                os.close(descriptor)
             self.notifier.remove_descriptor(name)
+
+    async def deposit_everything(self) -> None:
+        """Give a new descriptor store all that the old one had: memory, ledgers, redo log and every executor's processes."""
+        kept = {"redo": [self.redo.descriptor]}
+        for managed in self.pools.values():
+            kept |= {name: [descriptor] for name, descriptor in managed.stored_descriptors().items()}
+        for member in self.members.by_epoch.values():
+            if member.processes:
+                kept[_store_name(member.instance)] = [process.pidfd for process in member.processes]
+        for name, descriptors in kept.items():
+            await self.notifier.deposit(name, descriptors)
+        log.warning("everything deposited again", descriptors=len(kept))
 
     def close(self) -> None:
         """Let go of everything; the descriptor store and the executors keep what they hold."""
@@ -142,9 +162,15 @@ class Manager:
         The executor's processes are with the descriptor store before this returns. The same instance again gets the
         registration that it has. Raises ``IdentityMismatch``, ``AlreadyExists``, ``Precondition``, ``NotFound``.
         """
-        known = self.members.find_instance(instance)
-        if known is not None and not known.killed:
-            return self.pool_of(known.epoch), self.hear(known.epoch), False, False
+        async with self._registering:
+            known = self.members.find_instance(instance)
+            if known is not None and not known.killed:
+                return self.pool_of(known.epoch), self.hear(known.epoch), False, False
+            return await self._register_new(spec, name, instance, lease, must_exist)
+
+    async def _register_new(
+        self, spec: PoolSpec, name: str, instance: bytes, lease: float, must_exist: bool
+    ) -> tuple[ManagedPool, Member, bool, bool]:
         processes = self.members.introduced(instance)
         managed, created = await self._find_or_create(spec, must_exist)
         self._make_room(managed, name)
@@ -208,12 +234,29 @@ class Manager:
 
     def bury(self, member: Member) -> None:
         """Every process of a member is dead: let its sequences be adopted and its blocks come back."""
-        self.pool_of(member.epoch).pool.fence(member.epoch, "its processes have died")
-        self.pool_of(member.epoch).pool.bury(member.epoch)
+        managed = self.pool_of(member.epoch)
+        managed.pool.fence(member.epoch, "its processes are gone")
+        managed.pool.bury(member.epoch)
         del self.members.by_epoch[member.epoch]
         member.close()
         self.notifier.remove_descriptor(_store_name(member.instance))
         log.info("executor proven dead", executor=member.name, epoch=member.epoch)
+
+    def unregister(self, epoch: int, leave_sequences: bool) -> int:
+        """An executor leaves in good order, with nothing in flight. Returns how many sequences wait to be adopted."""
+        member = self.hear(epoch)
+        managed = self.pool_of(epoch)
+        state = managed.pool.state
+        row = state.executors.find(epoch)
+        if state.executors.launched.get(row) != state.executors.completed.get(row):
+            launched, completed = state.executors.launched.get(row), state.executors.completed.get(row)
+            raise Precondition(f"step {launched} is launched and only {completed} is completed: report the rest first")
+        waiting = len(state.sequences.by_owner.get(row, ()))
+        if waiting and not leave_sequences:
+            raise Precondition(f"{waiting} sequences are alive: finish them, or say that they shall be left")
+        member.killed = True
+        self.bury(member)
+        return waiting
 
     def adopt(self, epoch: int, names: list[str]) -> list[Adopted]:
         """Give a live executor the sequences of dead ones; others' only once their own successor had its time."""
@@ -229,15 +272,28 @@ class Manager:
                 self.bury(member)
         return managed.pool.adopt(epoch, names or None)
 
+    def waiting(self, managed: ManagedPool, name: str) -> int:
+        """Sequences of dead executors of a name, which wait to be adopted."""
+        state = managed.pool.state
+        dead = [row for row in state.executors.named(name) if state.executors.state.get(row) == ExecutorState.DEAD]
+        return sum(len(state.sequences.by_owner.get(row, ())) for row in dead)
+
     def is_abandoned(self, managed: ManagedPool, name: str) -> bool:
-        """Whether nobody of a dead executor's name has come for its sequences in time, nor is on the way."""
+        """Whether nobody of a dead executor's name has come for its sequences in time. Time stands still while one loads."""
         executors = managed.pool.state.executors
         rows = executors.named(name)
-        if any(executors.state.get(row) != ExecutorState.DEAD for row in rows):
+        if any(executors.state.get(row) == ExecutorState.STARTING for row in rows):
             return False
         now = managed.pool.state.clock.now()
-        waited = [now - executors.orphaned.get(row) / 1e6 for row in rows]
+        waited = [now - executors.orphaned.get(row) / 1e6 for row in rows if executors.state.get(row) == ExecutorState.DEAD]
         return bool(waited) and min(waited) > self.settings.adoption_seconds
+
+    def nudge(self, pool: str, reason: session_pb2.NudgeReason, epoch: int | None = None) -> None:
+        """Let the executors of a pool, or one of them, know that a turn would be worth their while."""
+        for member in self.members.by_epoch.values():
+            if member.pool == pool and epoch in (None, member.epoch) and not member.nudged:
+                member.nudged = True
+                member.say(session_pb2.SessionResponse(nudge=session_pb2.Nudge(reasons=[reason])))
 
 
 def _store_name(instance: bytes) -> str:

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from blockmgr.core.errors import Precondition
 from blockmgr.processes import Process
+from pagehold.blockmgr.v1 import session_pb2
 
 INTRODUCTION_SECONDS = 60.0
 """How long handed-over descriptors wait for the registration that they belong to."""
@@ -46,13 +46,22 @@ class Member:
     instance: bytes
     processes: list[Process]
     lease: Lease
-    tell: Callable[[Any], None] | None = None
-    """Puts a message on the executor's session stream, if one is open."""
+    gone: bool = False
+    """Proven dead by other means than its processes' descriptors."""
+    tell: Callable[[session_pb2.SessionResponse], None] | None = None
+    """Puts a message on the executor's session stream, while one is open."""
     killed: bool = False
+    nudged: bool = False
+    """Whether it has been told since its last turn that a turn is wanted."""
+
+    def say(self, message: session_pb2.SessionResponse) -> None:
+        """Tell the executor something, if it is connected."""
+        if self.tell is not None:
+            self.tell(message)
 
     def is_dead(self) -> bool:
-        """Whether every process has exited. An executor that handed over none can never be proven dead."""
-        return bool(self.processes) and all(process.is_dead for process in self.processes)
+        """Whether every process has exited."""
+        return self.gone or (bool(self.processes) and all(process.is_dead for process in self.processes))
 
     def has_died_in_part(self) -> bool:
         """Whether any process has exited: the registration is over then."""

@@ -1,5 +1,6 @@
 """A manager's pools: the allocator, the ledger under it, and the memory that its blocks lie in."""
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -52,10 +53,14 @@ class ManagedPool:
         """Sizes of pool and ledger."""
         return self.pool.geometry
 
+    def content(self) -> Content:
+        """Whose keys and values the pool holds."""
+        return Content(**json.loads(self.pool.description))
+
     def stored_descriptors(self) -> dict[str, int]:
         """Every descriptor without which the pool would be lost, by the name it is kept under."""
         named = {f"ledger.{self.name}": self.ledger.descriptor}
-        for tier, arena in self._arenas():
+        for tier, arena in self.arenas():
             for index, extent in enumerate(arena.extents):
                 if extent.descriptor is not None:
                     named[f"{tier}.{self.name}.{index}"] = extent.descriptor
@@ -65,14 +70,15 @@ class ManagedPool:
         """What an executor fetches to map the pool and its ledger, and to give back should everyone else lose it."""
         offers = [Offer(f"ledger.{self.name}", self.ledger.descriptor, {"kind": "ledger"})]
         offers.append(Offer("redo", redo, {"kind": "redo"}))
-        for tier, arena in self._arenas():
+        for tier, arena in self.arenas():
             for index, extent in enumerate(arena.extents):
                 if extent.descriptor is not None:
                     meta = {"kind": tier, "arena": arena.kind, "index": index, "size": extent.size}
                     offers.append(Offer(f"{tier}.{self.name}.{index}", extent.descriptor, meta))
         return offers
 
-    def _arenas(self) -> Iterable[tuple[str, Arena]]:
+    def arenas(self) -> Iterable[tuple[str, Arena]]:
+        """The memory of each tier that there is."""
         yield "device", self.device
         if self.host is not None:
             yield "host", self.host
@@ -93,7 +99,7 @@ class ManagedPool:
     def close(self) -> None:
         """Let go of the memory here; whoever else holds it keeps it."""
         self.ledger.close()
-        for _, arena in self._arenas():
+        for _, arena in self.arenas():
             arena.close()
 
 
