@@ -1,0 +1,85 @@
+"""What it costs to carry one turn and its reply over the wire: decoding and encoding, without gRPC itself.
+
+    python benchmarks/codec.py [--json]
+
+A turn of n sequences: each reports its progress, appends one token and asks for room; one in sixteen gets a new block.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from blockmgr.core.messages import Appends, Message, Progress, Reply, Reservations, TableUpdate
+from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn
+from pagehold.blockmgr.v1 import session_pb2
+
+SIZES = (1, 64, 256, 1024)
+
+
+def typical(sequences: int) -> tuple[Message, Reply]:
+    slots = np.arange(sequences, dtype=np.int64)
+    handles, lengths = (slots % 7 + 1) << 20 | slots, 500 + slots % 1500
+    message = Message(
+        epoch=1 << 32 | 3,
+        number=70_000,
+        launched_step=70_001,
+        completed_step=70_000,
+        progress=Progress(handles, lengths + 1, lengths),
+        appends=Appends(handles, lengths + 1, np.ones(sequences, dtype=np.int64), slots * 97 % 128_000),
+        reservations=Reservations(handles, lengths + 3, np.full(sequences, 9, dtype=np.int64)),
+    )
+    growing = [
+        (int(handle), int(length) // 16) for handle, length in zip(handles, lengths, strict=True) if handle % 16 == 0
+    ]
+    tables = [TableUpdate(handle, first, np.array([first * 31 + 7])) for handle, first in growing]
+    return message, Reply(70_000, revision=900_000, tables=tables, free_blocks=12_345)
+
+
+def seconds(call: Callable[[], object]) -> list[float]:
+    """Durations of 2,000 calls, sorted."""
+    found = []
+    for _ in range(2000):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return sorted(found)
+
+
+def measure(sequences: int) -> dict[str, dict[str, float]]:
+    message, reply = typical(sequences)
+    turn = encode_turn(message)
+    turn_bytes, reply_bytes = turn.SerializeToString(), encode_reply(reply, 1)
+    steps: dict[str, Callable[[], object]] = {
+        "executor: encode turn": lambda: encode_turn(message).SerializeToString(),
+        "manager: parse turn": lambda: type(turn).FromString(turn_bytes),
+        "manager: decode turn": lambda: decode_turn(turn),
+        "manager: encode reply": lambda: encode_reply(reply, 1),
+        "executor: parse reply": lambda: session_pb2.SessionResponse.FromString(reply_bytes),
+        "executor: decode reply": lambda: decode_reply(session_pb2.SessionResponse.FromString(reply_bytes).reply),
+    }
+    found = {}
+    for name, call in steps.items():
+        times = seconds(call)
+        found[name] = {"p50_us": times[1000] * 1e6, "p99_us": times[1980] * 1e6}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    arguments = parser.parse_args()
+    results = {sequences: measure(sequences) for sequences in SIZES}
+    if arguments.json:
+        print(json.dumps(results))
+        return
+    print(f"{'p50 / p99 in microseconds':28}" + "".join(f"{size:>16,}" for size in SIZES))
+    for name in results[SIZES[0]]:
+        cells = (f"{results[size][name]['p50_us']:.1f} / {results[size][name]['p99_us']:.1f}" for size in SIZES)
+        print(f"{name:28}" + "".join(f"{cell:>16}" for cell in cells))
+
+
+if __name__ == "__main__":
+    main()
