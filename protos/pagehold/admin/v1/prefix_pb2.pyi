@@ -112,13 +112,14 @@ class LookupPrefixResponse(_message.Message):
     def __init__(self, version: _Optional[_Union[_version_pb2.StateVersion, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[PrefixBlock, _Mapping]]] = ...) -> None: ...
 
 class PrefixBlock(_message.Message):
-    __slots__ = ("index", "outcome", "hash", "id", "state", "handle", "evicted")
+    __slots__ = ("index", "outcome", "hash", "id", "state", "handle", "executor", "evicted")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     HANDLE_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_FIELD_NUMBER: _ClassVar[int]
     EVICTED_FIELD_NUMBER: _ClassVar[int]
     index: int
     outcome: PrefixOutcome
@@ -126,5 +127,6 @@ class PrefixBlock(_message.Message):
     id: _block_pb2.BlockId
     state: _states_pb2.BlockState
     handle: int
+    executor: str
     evicted: float
-    def __init__(self, index: _Optional[int] = ..., outcome: _Optional[_Union[PrefixOutcome, str]] = ..., hash: _Optional[str] = ..., id: _Optional[_Union[_block_pb2.BlockId, _Mapping]] = ..., state: _Optional[_Union[_states_pb2.BlockState, str]] = ..., handle: _Optional[int] = ..., evicted: _Optional[float] = ...) -> None: ...
+    def __init__(self, index: _Optional[int] = ..., outcome: _Optional[_Union[PrefixOutcome, str]] = ..., hash: _Optional[str] = ..., id: _Optional[_Union[_block_pb2.BlockId, _Mapping]] = ..., state: _Optional[_Union[_states_pb2.BlockState, str]] = ..., handle: _Optional[int] = ..., executor: _Optional[str] = ..., evicted: _Optional[float] = ...) -> None: ...

@@ -67,14 +67,14 @@ class PoolStats(_message.Message):
     counters: Counters
     executors: int
     draining: bool
-    pending_tickets: int
+    pending_tickets: _containers.RepeatedCompositeFieldContainer[TicketCount]
     pins: int
     finished_requests: int
     ledger_bytes: int
-    def __init__(self, name: _Optional[str] = ..., time: _Optional[float] = ..., geometry: _Optional[_Union[_pool_pb2.PoolGeometry, _Mapping]] = ..., identity: _Optional[_Union[_pool_pb2.PoolIdentity, _Mapping]] = ..., arena: _Optional[_Union[_pool_pb2.ArenaKind, str]] = ..., shards: _Optional[_Iterable[_Union[_pool_pb2.Shard, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[TierStats, _Mapping]]] = ..., sequences: _Optional[_Union[SequenceStats, _Mapping]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., executors: _Optional[int] = ..., draining: _Optional[bool] = ..., pending_tickets: _Optional[int] = ..., pins: _Optional[int] = ..., finished_requests: _Optional[int] = ..., ledger_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., time: _Optional[float] = ..., geometry: _Optional[_Union[_pool_pb2.PoolGeometry, _Mapping]] = ..., identity: _Optional[_Union[_pool_pb2.PoolIdentity, _Mapping]] = ..., arena: _Optional[_Union[_pool_pb2.ArenaKind, str]] = ..., shards: _Optional[_Iterable[_Union[_pool_pb2.Shard, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[TierStats, _Mapping]]] = ..., sequences: _Optional[_Union[SequenceStats, _Mapping]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., executors: _Optional[int] = ..., draining: _Optional[bool] = ..., pending_tickets: _Optional[_Iterable[_Union[TicketCount, _Mapping]]] = ..., pins: _Optional[int] = ..., finished_requests: _Optional[int] = ..., ledger_bytes: _Optional[int] = ...) -> None: ...
 
 class TierStats(_message.Message):
-    __slots__ = ("tier", "blocks", "states", "available", "pinned", "shared", "indexed", "beyond_size")
+    __slots__ = ("tier", "blocks", "states", "available", "pinned", "shared", "indexed", "beyond_size", "fenced")
     TIER_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,7 @@ class TierStats(_message.Message):
     SHARED_FIELD_NUMBER: _ClassVar[int]
     INDEXED_FIELD_NUMBER: _ClassVar[int]
     BEYOND_SIZE_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
     tier: _states_pb2.Tier
     blocks: int
     states: _containers.RepeatedCompositeFieldContainer[StateCount]
@@ -91,7 +92,16 @@ class TierStats(_message.Message):
     shared: int
     indexed: int
     beyond_size: int
-    def __init__(self, tier: _Optional[_Union[_states_pb2.Tier, str]] = ..., blocks: _Optional[int] = ..., states: _Optional[_Iterable[_Union[StateCount, _Mapping]]] = ..., available: _Optional[int] = ..., pinned: _Optional[int] = ..., shared: _Optional[int] = ..., indexed: _Optional[int] = ..., beyond_size: _Optional[int] = ...) -> None: ...
+    fenced: int
+    def __init__(self, tier: _Optional[_Union[_states_pb2.Tier, str]] = ..., blocks: _Optional[int] = ..., states: _Optional[_Iterable[_Union[StateCount, _Mapping]]] = ..., available: _Optional[int] = ..., pinned: _Optional[int] = ..., shared: _Optional[int] = ..., indexed: _Optional[int] = ..., beyond_size: _Optional[int] = ..., fenced: _Optional[int] = ...) -> None: ...
+
+class TicketCount(_message.Message):
+    __slots__ = ("kind", "tickets")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TICKETS_FIELD_NUMBER: _ClassVar[int]
+    kind: _states_pb2.TicketKind
+    tickets: int
+    def __init__(self, kind: _Optional[_Union[_states_pb2.TicketKind, str]] = ..., tickets: _Optional[int] = ...) -> None: ...
 
 class StateCount(_message.Message):
     __slots__ = ("state", "blocks")
@@ -102,14 +112,17 @@ class StateCount(_message.Message):
     def __init__(self, state: _Optional[_Union[_states_pb2.BlockState, str]] = ..., blocks: _Optional[int] = ...) -> None: ...
 
 class SequenceStats(_message.Message):
-    __slots__ = ("live", "orphaned", "swapped", "free_slots", "tokens", "computed_tokens", "table_entries", "blocks_in_use", "blocks_saved_by_sharing", "utilisation", "internal_fragmentation")
+    __slots__ = ("live", "orphaned", "swapped", "leaving", "returning", "free_slots", "tokens", "computed_tokens", "table_entries", "table_bytes", "blocks_in_use", "blocks_saved_by_sharing", "utilisation", "internal_fragmentation")
     LIVE_FIELD_NUMBER: _ClassVar[int]
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
     SWAPPED_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    RETURNING_FIELD_NUMBER: _ClassVar[int]
     FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     COMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TABLE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    TABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_IN_USE_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_SAVED_BY_SHARING_FIELD_NUMBER: _ClassVar[int]
     UTILISATION_FIELD_NUMBER: _ClassVar[int]
@@ -117,15 +130,18 @@ class SequenceStats(_message.Message):
     live: int
     orphaned: int
     swapped: int
+    leaving: int
+    returning: int
     free_slots: int
     tokens: int
     computed_tokens: int
     table_entries: int
+    table_bytes: int
     blocks_in_use: int
     blocks_saved_by_sharing: int
     utilisation: float
     internal_fragmentation: float
-    def __init__(self, live: _Optional[int] = ..., orphaned: _Optional[int] = ..., swapped: _Optional[int] = ..., free_slots: _Optional[int] = ..., tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., table_entries: _Optional[int] = ..., blocks_in_use: _Optional[int] = ..., blocks_saved_by_sharing: _Optional[int] = ..., utilisation: _Optional[float] = ..., internal_fragmentation: _Optional[float] = ...) -> None: ...
+    def __init__(self, live: _Optional[int] = ..., orphaned: _Optional[int] = ..., swapped: _Optional[int] = ..., leaving: _Optional[int] = ..., returning: _Optional[int] = ..., free_slots: _Optional[int] = ..., tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., table_entries: _Optional[int] = ..., table_bytes: _Optional[int] = ..., blocks_in_use: _Optional[int] = ..., blocks_saved_by_sharing: _Optional[int] = ..., utilisation: _Optional[float] = ..., internal_fragmentation: _Optional[float] = ...) -> None: ...
 
 class Counters(_message.Message):
     __slots__ = ("seconds", "turns", "repeated_turns", "admitted", "refused", "finished", "prompt_tokens", "cached_prompt_tokens", "output_tokens", "sealed_blocks", "evicted_blocks", "copies", "short_reservations", "adopted", "longest_stall_seconds")
