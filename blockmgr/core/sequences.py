@@ -128,6 +128,9 @@ class Sequences:
     def occupy(self, uuid: bytes, caller: bytes) -> int:
         """Take the lowest free slot. The caller checked that there is one."""
         slot = heapq.heappop(self.free)
+        if not self.tenancy.get(slot):
+            # A fresh ledger is all zeros, and the handle 0 means "none" everywhere.
+            self.tenancy.put(slot, 1)
         self.uuid.put(slot, np.void(uuid))
         self.caller.put(slot, np.void(caller))
         self.by_uuid[uuid] = slot

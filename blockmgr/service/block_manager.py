@@ -49,7 +49,9 @@ class BlockManagerServicer:
         """Register an executor, and make its pool if it is the first."""
         self._serving()
         if len(request.instance) != ID_BYTES or not any(request.instance):
-            raise InvalidMessage("instance", request.instance.hex() or "empty", f"must have {ID_BYTES} bytes, not all zero")
+            raise InvalidMessage(
+                "instance", request.instance.hex() or "empty", f"must have {ID_BYTES} bytes, not all zero"
+            )
         lease = request.lease_seconds if request.HasField("lease_seconds") else self._manager.settings.lease_seconds
         if not LEASE_LIMITS[0] <= lease <= LEASE_LIMITS[1]:
             raise InvalidMessage("lease_seconds", lease, f"must lie in {LEASE_LIMITS[0]}..{LEASE_LIMITS[1]}")
@@ -162,15 +164,17 @@ class BlockManagerServicer:
         """Ask for a sequence's end."""
         managed = self._manager.pool(request.pool)
         seqs = managed.pool.state.sequences
-        if request.WhichOneof("key") == "uuid":
-            if request.uuid not in seqs.by_uuid:
-                raise NotFound(f"no live sequence has the uuid {request.uuid.hex()}")
-            handle = seqs.handle(seqs.by_uuid[request.uuid])
-        else:
-            handle = request.handle
+        by_uuid = request.WhichOneof("key") == "uuid"
+        if by_uuid and request.uuid not in seqs.by_uuid:
+            raise NotFound(f"no live sequence has the uuid {request.uuid.hex()}")
+        handle = seqs.handle(seqs.by_uuid[request.uuid]) if by_uuid else request.handle
         attachment = request.attachment if request.HasField("attachment") else None
-        owner = seqs.epoch.get(seqs.find(handle))
-        asked = managed.pool.cancel(handle, attachment)
+        try:
+            owner = seqs.epoch.get(seqs.find(handle))
+            asked = managed.pool.cancel(handle, attachment)
+        except NotFound:
+            # A stale handle: its sequence has ended, or changed hands and is somebody else's to end.
+            return sequence_pb2.CancelSequenceResponse(version=self._version(managed), asked=False)
         self._manager.nudge(managed.name, session_pb2.NUDGE_REASON_CANCEL, owner)
         return sequence_pb2.CancelSequenceResponse(version=self._version(managed), asked=asked)
 
@@ -233,11 +237,7 @@ def add_to_server(servicer: BlockManagerServicer, server: grpc.aio.Server) -> No
     for method in service.methods:
         behaviour = _guard(getattr(servicer, method.name))
         serializer = None if method.name in RAW else GetMessageClass(method.output_type).SerializeToString
-        make = (
-            grpc.stream_stream_rpc_method_handler
-            if method.client_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
+        make = grpc.stream_stream_rpc_method_handler if method.client_streaming else grpc.unary_unary_rpc_method_handler
         handlers[method.name] = make(
             behaviour,
             request_deserializer=GetMessageClass(method.input_type).FromString,

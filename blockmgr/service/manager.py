@@ -59,7 +59,15 @@ class Manager:
             managed.ledger.manager_epoch = self.epoch
             self._take_up_members(managed, descriptors)
             log.info("pool taken up", pool=name, sequences=len(list(managed.pool.state.sequences.live())))
+        self._drop_lost_transaction()
         self._drop_leftovers(descriptors)
+
+    def _drop_lost_transaction(self) -> None:
+        """A committed transaction of a pool that did not come back would keep every other pool from committing."""
+        pending = self.redo.pending()
+        if pending is not None:
+            log.error("a committed transaction is lost with its pool", number=pending.number, key=pending.key.hex())
+            self.redo.applied()
 
     def _take_up_members(self, managed: ManagedPool, descriptors: dict[str, list[int]]) -> None:
         """Hold the processes of every registration in the ledger again. Leases start anew: nobody could renew them."""
@@ -285,7 +293,9 @@ class Manager:
         if any(executors.state.get(row) == ExecutorState.STARTING for row in rows):
             return False
         now = managed.pool.state.clock.now()
-        waited = [now - executors.orphaned.get(row) / 1e6 for row in rows if executors.state.get(row) == ExecutorState.DEAD]
+        waited = [
+            now - executors.orphaned.get(row) / 1e6 for row in rows if executors.state.get(row) == ExecutorState.DEAD
+        ]
         return bool(waited) and min(waited) > self.settings.adoption_seconds
 
     def nudge(self, pool: str, reason: session_pb2.NudgeReason, epoch: int | None = None) -> None:

@@ -11,6 +11,7 @@ import grpc
 import structlog
 from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from blockmgr.core.errors import BlockManagerError, Precondition, StaleEpoch
@@ -57,7 +58,7 @@ class ManagerProcess:
         self._new_return = asyncio.Event()
         self._stop = asyncio.Event()
         self._now = asyncio.Event()
-        self._health = (health.aio.HealthServicer(), health.aio.HealthServicer())
+        self._health = (HealthServicer(), HealthServicer())
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -110,7 +111,7 @@ class ManagerProcess:
     def _operator_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(options=OPTIONS)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(self.manager), server)
-        channelz.add_channelz_servicer(server)
+        channelz.add_channelz_servicer(server)  # type: ignore[arg-type]
         name = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
         self._add_common(server, self._health[1], name)
         address = self.settings.admin_address
@@ -122,7 +123,7 @@ class ManagerProcess:
         return server
 
     @staticmethod
-    def _add_common(server: grpc.aio.Server, servicer: health.aio.HealthServicer, name: str) -> None:
+    def _add_common(server: grpc.aio.Server, servicer: HealthServicer, name: str) -> None:
         health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
         services = [name, health.SERVICE_NAME, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(services, server)
@@ -144,9 +145,11 @@ class ManagerProcess:
         self._why_not = NotServing("the manager is stopping; its successor goes on with the same state")
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self.notifier.stopping()
-        both = asyncio.gather(executors.stop(self.settings.stop_grace), operators.stop(self.settings.stop_grace))
-        at_once = asyncio.create_task(self._now.wait())
-        await asyncio.wait({both, at_once}, return_when=asyncio.FIRST_COMPLETED)
+        stops = (executors.stop(self.settings.stop_grace), operators.stop(self.settings.stop_grace))
+        finished = asyncio.ensure_future(asyncio.gather(*stops))
+        at_once = asyncio.ensure_future(self._now.wait())
+        waiting: set[asyncio.Future[Any]] = {finished, at_once}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         at_once.cancel()
 
     async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
@@ -254,7 +257,9 @@ def configure_logs(settings: ManagerSettings) -> None:
 
     level = getattr(logging, settings.log_level.upper())
     logging.basicConfig(level=level, stream=sys.stderr, format="%(message)s")
-    renderer: Any = structlog.processors.JSONRenderer() if settings.log_format == "json" else structlog.dev.ConsoleRenderer()
+    renderer: Any = (
+        structlog.processors.JSONRenderer() if settings.log_format == "json" else structlog.dev.ConsoleRenderer()
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

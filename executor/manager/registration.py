@@ -1,0 +1,172 @@
+"""An executor's registration: its processes handed over, its epoch, and the signs of life that keep it."""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from blockmgr.descriptors import DescriptorError, give_back, introduce
+from blockmgr.presence import Presence
+from blockmgr.processes import Process
+from executor.manager.channel import connect, reason_of
+from executor.manager.mapping import PoolMapping
+from pagehold.blockmgr.v1 import (
+    block_manager_service_pb2_grpc,
+    executor_pb2,
+    pool_pb2,
+    sequence_pb2,
+)
+
+RETRIED = ("ERROR_REASON_NOT_SERVING", "ERROR_REASON_DESCRIPTORS_WANTED")
+PAUSE = 0.1
+
+
+@dataclass(slots=True)
+class Registration:
+    """What an executor holds between its registration and its end. Close it to let go; the pool lives on."""
+
+    channel: grpc.Channel
+    stub: block_manager_service_pb2_grpc.BlockManagerServiceStub
+    response: executor_pb2.RegisterExecutorResponse
+    instance: bytes
+    runtime_dir: Path
+    mapping: PoolMapping
+    presence: Presence
+    processes: Sequence[Process]
+    heartbeat: "Heartbeat"
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that every message carries."""
+        return self.response.epoch
+
+    def give_back(self) -> None:
+        """Give a manager that lost its memory the descriptors fetched from its predecessor."""
+        path = self.runtime_dir / "descriptors.sock"
+        try:
+            introduce(path, self.instance.hex(), self.processes)
+            give_back(path, self.instance.hex(), self.mapping.descriptors)
+        except DescriptorError as error:
+            # It may have been given back, or the manager may be gone again: the next attempt to connect will tell.
+            if error.reason not in ("not-wanted", "unreachable", "timeout"):
+                raise
+
+    def ready(self) -> None:
+        """Say that loading is over and work begins."""
+        self.stub.ReportReady(executor_pb2.ReportReadyRequest(epoch=self.epoch), wait_for_ready=True)
+
+    def adopt(self, predecessors: Sequence[str] = (), timeout: float = 60.0) -> list[sequence_pb2.Adopted]:
+        """Take over what dead executors left, waiting until they are proven dead. Repeating it is harmless."""
+        deadline = time.monotonic() + timeout
+        request = sequence_pb2.AdoptSequencesRequest(epoch=self.epoch, predecessors=predecessors)
+        while True:
+            try:
+                return list(self.stub.AdoptSequences(request, wait_for_ready=True).adopted)
+            except grpc.RpcError as error:
+                waiting = reason_of(error) in ("ERROR_REASON_PRECONDITION", *RETRIED)
+                if not waiting or time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE)
+
+    def close(self) -> None:
+        """Let go of mapping, sign of presence and channel. Nothing is said to the manager: a lease runs out by itself."""
+        self.heartbeat.close()
+        self.mapping.close()
+        self.presence.close()
+        self.channel.close()
+
+    def unregister(self, leave_sequences: bool = False) -> None:
+        """Leave in good order, with nothing in flight, and close."""
+        request = executor_pb2.UnregisterRequest(epoch=self.epoch, leave_sequences=leave_sequences)
+        self.stub.Unregister(request, wait_for_ready=True)
+        self.close()
+
+
+class Heartbeat:
+    """A thread of its own that gives signs of life while the engine is busy, and notices a revoked registration."""
+
+    def __init__(
+        self, stub: block_manager_service_pb2_grpc.BlockManagerServiceStub, epoch: int, lease_seconds: float
+    ) -> None:
+        self._stub = stub
+        self._epoch = epoch
+        self._interval = lease_seconds / 3
+        self._closed = threading.Event()
+        self.revoked = threading.Event()
+        """Set when the manager says that the registration is over."""
+        self._thread = threading.Thread(target=self._run, name="manager-heartbeat", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop."""
+        self._closed.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._interval):
+            try:
+                self._stub.Heartbeat(executor_pb2.HeartbeatRequest(epoch=self._epoch), timeout=self._interval)
+            except grpc.RpcError as error:
+                if reason_of(error) == "ERROR_REASON_STALE_EPOCH":
+                    self.revoked.set()
+                    return
+            except ValueError:
+                # The channel was closed between the wait and the call.
+                return
+
+
+def register(
+    runtime_dir: Path,
+    name: str,
+    pool: pool_pb2.PoolSpec,
+    *,
+    processes: Sequence[Process] | None = None,
+    lease_seconds: float | None = None,
+    timeout: float = 60.0,
+) -> Registration:
+    """Hand over this executor's processes (default: this one), register, and map the pool.
+
+    Waits up to ``timeout`` seconds for a manager. Raises ``grpc.RpcError`` when refused.
+    """
+    instance = uuid.uuid4().bytes
+    own = list(processes) if processes is not None else [Process.open(os.getpid(), "engine")]
+    presence = Presence(runtime_dir, instance.hex())
+    channel = connect(str(runtime_dir / "blockmgr.sock"))
+    stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+    request = executor_pb2.RegisterExecutorRequest(name=name, instance=instance, pool=pool, lease_seconds=lease_seconds)
+    try:
+        response = _register(runtime_dir, stub, request, own, time.monotonic() + timeout)
+        mapping = PoolMapping.fetch(response, instance)
+    except BaseException:
+        channel.close()
+        presence.close()
+        raise
+    heartbeat = Heartbeat(stub, response.epoch, response.lease_seconds)
+    return Registration(channel, stub, response, instance, runtime_dir, mapping, presence, own, heartbeat)
+
+
+def _register(
+    runtime_dir: Path,
+    stub: block_manager_service_pb2_grpc.BlockManagerServiceStub,
+    request: executor_pb2.RegisterExecutorRequest,
+    processes: Sequence[Process],
+    deadline: float,
+) -> executor_pb2.RegisterExecutorResponse:
+    """Introduce and register, again and again while there is no manager or it is not ready."""
+    while True:
+        try:
+            introduce(runtime_dir / "descriptors.sock", request.instance.hex(), processes)
+            return stub.RegisterExecutor(request, timeout=max(deadline - time.monotonic(), 1.0), wait_for_ready=True)
+        except DescriptorError as error:
+            if error.reason not in ("unreachable", "timeout", "busy") or time.monotonic() > deadline:
+                raise
+        except grpc.RpcError as error:
+            unavailable = error.code() == grpc.StatusCode.UNAVAILABLE
+            if not unavailable or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE)
