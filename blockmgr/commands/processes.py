@@ -56,7 +56,9 @@ def _load(kind, **flags):  # type: ignore[no-untyped-def]
 def keeper(
     runtime_dir: RuntimeDir = None,
     address: Address = None,
-    watchdog: Annotated[float, typer.Option(help="Seconds between the manager's signs of life; 0: not watched.")] = 10.0,
+    watchdog: Annotated[
+        float, typer.Option(help="Seconds between the manager's signs of life; 0: not watched.")
+    ] = 10.0,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:

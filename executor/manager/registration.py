@@ -15,6 +15,7 @@ from blockmgr.presence import Presence
 from blockmgr.processes import Process
 from executor.manager.channel import connect, reason_of
 from executor.manager.mapping import PoolMapping
+from executor.manager.session import ManagerSession
 from pagehold.blockmgr.v1 import (
     block_manager_service_pb2_grpc,
     executor_pb2,
@@ -44,6 +45,11 @@ class Registration:
     def epoch(self) -> int:
         """The epoch that every message carries."""
         return self.response.epoch
+
+    def open_session(self) -> ManagerSession:
+        """The exchange of turns, from where this registration stands."""
+        socket = str(self.runtime_dir / "blockmgr.sock")
+        return ManagerSession(socket, self.epoch, self.response.last_number, self.give_back)
 
     def give_back(self) -> None:
         """Give a manager that lost its memory the descriptors fetched from its predecessor."""

@@ -4,20 +4,25 @@ One turn is outstanding at a time. When the stream breaks, because the manager w
 on a new one under the same number, and the manager answers it once, however often it hears it.
 """
 
+import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import grpc
+import uvloop
 
 from blockmgr.core.messages import Message, Reply
 from blockmgr.service.codec import decode_reply, encode_turn
-from executor.manager.channel import reason_of
-from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, session_pb2
+from executor.manager.channel import CHANNEL_OPTIONS, reason_of
+from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, reply_pb2, session_pb2
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to reconnect."""
+
+PASSING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
+"""What the end of a manager looks like from here; anything else is an answer."""
 
 
 class Revoked(Exception):
@@ -27,23 +32,26 @@ class Revoked(Exception):
 class ManagerSession:
     """Submit a turn, go on working, and take its reply when it is there.
 
-    Owned by the engine's thread; one thread behind it owns the stream. ``give_back`` is called when a manager that lost
-    its memory asks for the descriptors that this executor holds.
+    Owned by the engine's thread; one thread behind it runs the stream on a loop of its own. ``give_back`` is called there
+    when a manager that lost its memory asks for the descriptors that this executor holds.
     """
 
     def __init__(
-        self, channel: grpc.Channel, epoch: int, last_number: int = 0, give_back: Callable[[], None] | None = None
+        self, socket: str, epoch: int, last_number: int = 0, give_back: Callable[[], None] | None = None
     ) -> None:
-        """Exchange turns as ``epoch``, from message ``last_number`` + 1 on."""
-        self._stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+        """Exchange turns as ``epoch`` over the manager's unix socket, from message ``last_number`` + 1 on."""
+        self._address = f"unix:{socket}"
         self._epoch = epoch
         self._number = last_number
         self._give_back = give_back
         self._outstanding: session_pb2.SessionRequest | None = None
         self._replies: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
-        self._requests: queue.SimpleQueue[session_pb2.SessionRequest | None] = queue.SimpleQueue()
-        self._closed = threading.Event()
+        self._loop = uvloop.new_event_loop()
+        # What follows belongs to the loop's thread: the open stream, the turn last put on it, the turn last answered.
         self._call: Any = None
+        self._sent: session_pb2.SessionRequest | None = None
+        self._answered: session_pb2.SessionRequest | None = None
+        self._closed = False
         self.turn_wanted = threading.Event()
         """Set when something waits for this executor that comes with the reply to its next turn."""
         self.reconnections = 0
@@ -63,20 +71,25 @@ class ManagerSession:
         self._number += 1
         message.epoch, message.number = self._epoch, self._number
         self.turn_wanted.clear()
-        self._outstanding = session_pb2.SessionRequest(turn=encode_turn(message))
-        self._requests.put(self._outstanding)
+        request = session_pb2.SessionRequest()
+        encode_turn(message, into=request.turn)
+        self._outstanding = request
+        self._loop.call_soon_threadsafe(self._send_turn)
         return self._number
 
     def reply(self, timeout: float | None = 0.0) -> Reply | None:
         """The reply, if it has come within ``timeout`` seconds (None: wait for it).
 
-        Raises ``Revoked`` when the registration is over, and ``grpc.RpcError`` for a turn that the manager refused.
+        Raises ``Revoked`` when the registration is over, and ``grpc.RpcError`` for a turn that the manager refused: it
+        changed nothing, and its number is free again.
         """
         try:
             got = self._replies.get(timeout=timeout) if timeout != 0.0 else self._replies.get_nowait()
         except queue.Empty:
             return None
         self._outstanding = None
+        if isinstance(got, grpc.RpcError):
+            self._number -= 1
         if isinstance(got, Exception):
             raise got
         return got
@@ -91,67 +104,102 @@ class ManagerSession:
 
     def close(self) -> None:
         """End the stream. The registration goes on."""
-        self._closed.set()
-        self._requests.put(None)
-        if self._call is not None:
-            self._call.cancel()
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._hang_up)
         self._thread.join(timeout=5)
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pause = FIRST_PAUSE
-        while not self._closed.is_set():
-            try:
-                self._call = self._stub.Session(self._outgoing(), wait_for_ready=True)
-                for response in self._call:
-                    pause = FIRST_PAUSE
-                    self._take(response)
-                reason = ""
-            except grpc.RpcError as error:
-                reason = reason_of(error)
-                if self._ends(error, reason):
-                    return
-            if not self._closed.is_set():
-                self._prepare_again(reason)
-                self._closed.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._keep_connected())
+        except Exception as error:
+            # The engine must hear of it, whatever it is: nobody else will.
+            self._replies.put(error)
+        finally:
+            self._loop.close()
 
-    def _outgoing(self) -> Iterator[session_pb2.SessionRequest]:
-        while (request := self._requests.get()) is not None:
-            yield request
+    async def _keep_connected(self) -> None:
+        async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
+            stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+            pause = FIRST_PAUSE
+            while not self._closed:
+                answered = self._answered
+                reason = await self._one_stream(stub)
+                if reason == "ERROR_REASON_STALE_EPOCH" or self._closed:
+                    return
+                if reason == "ERROR_REASON_DESCRIPTORS_WANTED" and self._give_back is not None:
+                    await asyncio.to_thread(self._give_back)
+                pause = FIRST_PAUSE if answered is not self._answered else min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(pause)
+                self.reconnections += 1
+
+    async def _one_stream(self, stub: Any) -> str:
+        """Exchange until the stream ends. Returns the reason that the manager gave, if it gave one."""
+        call = stub.Session(wait_for_ready=True)
+        self._sent = None
+        try:
+            # A sign of life opens the stream and makes it known to the manager; what is unanswered goes out again.
+            await call.write(self._heartbeat())
+            self._call = call
+            self._send_turn()
+            async for response in call:
+                self._take(response)
+            return ""
+        except grpc.RpcError as error:
+            return self._refused(error)
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise
+            return ""
+        finally:
+            self._call = None
+
+    def _refused(self, error: Any) -> str:
+        reason = reason_of(error)
+        if reason == "ERROR_REASON_STALE_EPOCH":
+            self._replies.put(Revoked(error.details()))
+        elif error.code() not in PASSING and self._sent is not None and self._sent is not self._answered:
+            self._answered = self._sent
+            self._replies.put(error)
+        return reason
 
     def _take(self, response: session_pb2.SessionResponse) -> None:
         what = response.WhichOneof("content")
         if what == "reply":
-            self._replies.put(decode_reply(response.reply))
+            self._take_reply(response.reply)
         elif what == "probe":
-            heartbeat = session_pb2.Heartbeat(epoch=self._epoch)
-            self._requests.put(session_pb2.SessionRequest(heartbeat=heartbeat))
+            self._loop.create_task(self._write(self._heartbeat()))
         elif what == "nudge":
             self.turn_wanted.set()
 
-    def _ends(self, error: grpc.RpcError, reason: str) -> bool:
-        """Whether the error ends the session rather than the stream."""
-        if reason == "ERROR_REASON_STALE_EPOCH":
-            self._replies.put(Revoked(error.details()))
-            return True
-        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN):
-            return False
-        # The manager refused the turn, and changed nothing: the caller must know, and its number is free again.
-        self._number -= 1
-        self._replies.put(error)
-        return False
+    def _take_reply(self, reply: reply_pb2.Reply) -> None:
+        """Hand a reply over once, though a turn that was sent twice may be answered twice."""
+        turn = self._sent
+        if turn is not None and turn is not self._answered and reply.number == turn.turn.number:
+            self._answered = turn
+            self._replies.put(decode_reply(reply))
 
-    def _prepare_again(self, reason: str) -> None:
-        """A new stream starts with the turn that is unanswered, once; with a sign of life, if there is none."""
-        self.reconnections += 1
-        if reason == "ERROR_REASON_DESCRIPTORS_WANTED" and self._give_back is not None:
-            self._give_back()
-        self._requests = queue.SimpleQueue()
-        outstanding = self._outstanding
-        if outstanding is not None and self._replies.empty():
-            self._requests.put(outstanding)
-        else:
-            heartbeat = session_pb2.Heartbeat(epoch=self._epoch)
-            self._requests.put(session_pb2.SessionRequest(heartbeat=heartbeat))
+    def _heartbeat(self) -> session_pb2.SessionRequest:
+        return session_pb2.SessionRequest(heartbeat=session_pb2.Heartbeat(epoch=self._epoch))
+
+    def _send_turn(self) -> None:
+        """Put the unanswered turn on the stream, once. Without a stream it waits for the next one."""
+        turn = self._outstanding
+        if self._call is None or turn is None or turn is self._sent or turn is self._answered:
+            return
+        self._sent = turn
+        self._loop.create_task(self._write(turn))
+
+    async def _write(self, request: session_pb2.SessionRequest) -> None:
+        try:
+            if self._call is not None:
+                await self._call.write(request)
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            # The stream is gone: its reader is about to see to that.
+            return
+
+    def _hang_up(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
