@@ -11,6 +11,7 @@ import structlog
 from blockmgr.core.states import ExecutorState
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Member
+from blockmgr.service.memory import trim_memory
 from blockmgr.service.pools import ManagedPool
 from pagehold.blockmgr.v1 import session_pb2
 
@@ -40,6 +41,7 @@ class LeaseWatch:
             now = loop.time()
             gap = now - last - self._interval
             last = now
+            self._manager.longest_stall = max(self._manager.longest_stall, gap)
             if gap > LATE:
                 log.warning("manager was away", seconds=round(gap, 2))
                 for member in self._manager.members.by_epoch.values():
@@ -73,7 +75,7 @@ class LeaseWatch:
         self._manager.members.forget_strangers()
         for managed in self._manager.pools.values():
             managed.pool.tick()
-            managed.trim_memory()
+            trim_memory(self._manager.notifier, managed)
             self._see_to_orphans(managed)
 
     def _see_to_orphans(self, managed: ManagedPool) -> None:

@@ -39,7 +39,9 @@ class Manager:
         self._encode = encode
         self._redo: RedoLog | None = None
         self.epoch = 0
-        """Number of this incarnation of the manager; rises with every start."""
+        """Number of this incarnation of the manager; rises with every start. 0: not started."""
+        self.longest_stall = 0.0
+        """Longest time, in seconds, for which its loop came late."""
 
     # -- start and stop ----------------------------------------------------------------------------------------------
 

@@ -47,6 +47,8 @@ class ManagedPool:
     pool: Pool
     device: Arena
     host: Arena | None
+    growing: int = 0
+    """Device blocks that memory is being made ready for, ahead of the capacity; 0: none."""
 
     @property
     def geometry(self) -> PoolGeometry:
@@ -90,11 +92,14 @@ class ManagedPool:
             self.device.grow(missing)
         return missing > 0
 
-    def trim_memory(self) -> None:
-        """Give back memory behind the capacity, once nothing uses it."""
-        wanted = _bytes_for(self.geometry, self.pool.state.capacity)
-        if not self.pool.state.draining and wanted < self.device.size:
-            self.device.trim(wanted)
+    def trim_memory(self) -> list[str]:
+        """Give back memory behind the capacity, once nothing uses it. Returns the names of descriptors that are gone."""
+        wanted = _bytes_for(self.geometry, max(self.pool.state.capacity, self.growing))
+        if self.pool.state.draining or wanted >= self.device.size:
+            return []
+        before = set(self.stored_descriptors())
+        self.device.trim(wanted)
+        return sorted(before - set(self.stored_descriptors()))
 
     def close(self) -> None:
         """Let go of the memory here; whoever else holds it keeps it."""
