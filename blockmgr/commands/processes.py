@@ -3,9 +3,14 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blockmgr.service.settings import ManagerSettings
 
 RuntimeDir = Annotated[Path | None, typer.Option("--runtime-dir", help="Folder of sockets and locks.")]
 Address = Annotated[str | None, typer.Option("--address", help="Operators' port, HOST:PORT or unix:PATH.")]
@@ -30,7 +35,7 @@ def blockmgr(
     from blockmgr.service.settings import ManagerSettings
 
     settings = _load(
-        ManagerSettings,
+        ManagerSettings.load,
         runtime_dir=runtime_dir,
         admin_address=address,
         lease_seconds=lease,
@@ -40,12 +45,12 @@ def blockmgr(
     raise typer.Exit(serve(settings))
 
 
-def _load(kind, **flags):  # type: ignore[no-untyped-def]
+def _load(load: "Callable[..., ManagerSettings]", **flags: object) -> "ManagerSettings":
     """Settings from flags, environment and file; what is wrong is said in a line each."""
     from pydantic import ValidationError
 
     try:
-        return kind.load(**flags)
+        return load(**flags)
     except ValidationError as error:
         for problem in error.errors():
             name = ".".join(str(part) for part in problem["loc"])
@@ -67,7 +72,7 @@ def keeper(
     The keeper holds a copy of every descriptor, so that no death of the manager frees the cache.
     """
     from blockmgr.keeper import ChildSettings, KeeperError, run_keeper
-    from blockmgr.service.settings import default_runtime_dir
+    from blockmgr.runtime import default_runtime_dir
 
     folder = runtime_dir or Path(os.environ.get("PAGEHOLD_RUNTIME_DIR", default_runtime_dir()))
     flags = {"--address": address, "--log-level": log_level, "--log-format": log_format}

@@ -7,11 +7,7 @@ from typing import Any
 from pydantic import Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-
-def default_runtime_dir() -> Path:
-    """Where sockets and locks lie: a folder of the user's own that goes with the machine's next start."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(base) / "pagehold" if base else Path(f"/tmp/pagehold-{os.getuid()}")
+from blockmgr.runtime import default_runtime_dir
 
 
 class ManagerSettings(BaseSettings):
