@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 # The first that runs; a name on the path alone may be a shim of a version that is not there.
 PYTHON ?= $(shell for python in python3.11 python3.12 python3; do $$python -c '' 2>/dev/null && echo $$python && break; done)
-EXTRAS := manager,dev
+EXTRAS := manager,executor,dev
 ifneq ($(shell nvidia-smi -L 2>/dev/null),)
 EXTRAS := $(EXTRAS),cuda
 endif
