@@ -13,8 +13,9 @@ from blockmgr.commands.simulation import simulate
 from blockmgr.core.events import Event
 from blockmgr.simulation.driver import Driver
 from blockmgr.simulation.lifecycle import Lifecycle, live_through
+from blockmgr.simulation.ownership import letters
 from blockmgr.simulation.recorded import RecordingError, read_events
-from blockmgr.simulation.replay import Replay, letters, replay
+from blockmgr.simulation.replay import Replay, replay
 
 TOP = 10_000
 
@@ -53,13 +54,13 @@ def invoke(*arguments: str) -> Result:
 def test_replayed_events_show_the_blocks_that_the_run_had(recording: tuple[Lifecycle, list[str]]) -> None:
     story, lines = recording
     replayed = follow(lines)
-    moments: Iterator[dict[str, list[int]]] = iter([moment.blocks for moment in replayed.moments])
+    moments: Iterator[dict[str, list[int]]] = iter([moment.device.blocks for moment in replayed.moments])
     states = [{name: held.blocks for name, held in event.paged.requests.items()} for event in story.events]
     for before, state in zip([{}, *states], states, strict=False):
         # An event that took and released nothing left no moment.
         if state != before:
             assert state in moments, f"{state} is shown at no later moment"
-    assert replayed.moments[-1].blocks == states[-1]
+    assert replayed.moments[-1].device.blocks == states[-1]
     assert list(replayed.owners) == list("ABCDEFG")
     assert replayed.unknown_events == 0
 
@@ -73,12 +74,12 @@ def test_shared_blocks_stay_held_when_one_of_their_owners_finishes() -> None:
     driver.decode(family)
     shared = driver.table(family[1])[0]
     driver.finish([parent])
-    last = follow(lines).moments[-1]
+    last = follow(lines).moments[-1].device
     assert shared in last.others + last.blocks.get("B", [])
     assert set(driver.table(family[1])) <= {*last.others, *last.blocks.get("B", [])}
     driver.finish([family[1]])
-    assert follow(lines).moments[-1].blocks == {}
-    assert follow(lines).moments[-1].others == []
+    assert follow(lines).moments[-1].device.blocks == {}
+    assert follow(lines).moments[-1].device.others == []
 
 
 def test_a_copy_moves_from_source_to_destination_when_it_is_done() -> None:
@@ -88,7 +89,7 @@ def test_a_copy_moves_from_source_to_destination_when_it_is_done() -> None:
         event("copy-done", [2, 3], uuid="a"),
         event("freed", [2]),
     ]
-    assert [moment.blocks for moment in follow(lines).moments] == [
+    assert [moment.device.blocks for moment in follow(lines).moments] == [
         {"A": [1, 2]}, {"A": [1, 2, 3]}, {"A": [1, 3]}, {"A": [1, 3]},
     ]  # fmt: skip
 
@@ -102,7 +103,7 @@ def test_cached_blocks_are_held_by_nobody_until_hit_or_evicted() -> None:
         event("admitted", [1, 2], uuid="b", time=3),
     ]
     moments = follow(lines).moments
-    assert [(moment.blocks, moment.cached) for moment in moments] == [
+    assert [(moment.device.blocks, moment.device.cached) for moment in moments] == [
         ({"A": [1, 2]}, []), ({}, [1, 2]), ({"B": [1, 2]}, []),
     ]  # fmt: skip
     assert [moment.label for moment in moments] == ["A admitted", "A finishes", "evicted, B admitted"]
@@ -115,7 +116,7 @@ def test_a_sequence_keeps_its_letter_under_a_new_handle() -> None:
         event("adopted", uuid="a", handle=1048581),
         event("grew", [2], uuid="a", handle=1048581),
     ]
-    assert follow(lines).moments[-1].blocks == {"A": [1, 2]}
+    assert follow(lines).moments[-1].device.blocks == {"A": [1, 2]}
 
 
 def test_only_the_last_moments_are_listed_and_the_rest_is_counted(recording: tuple[Lifecycle, list[str]]) -> None:
@@ -125,16 +126,49 @@ def test_only_the_last_moments_are_listed_and_the_rest_is_counted(recording: tup
     assert some.moments_before == len(everything.moments) - 3
 
 
-def test_a_snapshot_line_unknown_kinds_and_unknown_keys_are_tolerated() -> None:
+def test_a_recording_may_begin_with_a_snapshot_whose_tables_are_there_from_then_on() -> None:
+    tables = [{"uuid": "a", "blocks": [3, 4]}, {"uuid": "b", "blocks": [4, 0], "tiers": ["TIER_DEVICE", "TIER_HOST"]}]
     lines = [
-        json.dumps({"snapshot": {"pool": {"blocks": 17}}}),
+        json.dumps({"snapshot": {"stats": {"blocks": 17}, "tables": tables[:1]}}),
+        json.dumps({"snapshot": {"tables": tables[1:], "last": True}}),
+        event("finished", [3, 4], uuid="a"),
+        event("freed", [3]),
+    ]
+    replayed = follow(lines)
+    assert (replayed.moments[0].label, replayed.events) == ("snapshot", 2)
+    assert replayed.moments[0].device.blocks == {"A": [3, 4], "B": [4]}
+    assert replayed.moments[0].host.blocks == {"B": [0]}
+    assert replayed.moments[-1].device.blocks == {"B": [4]}
+
+
+def test_unknown_kinds_and_keys_are_passed_over_and_missed_events_counted() -> None:
+    lines = [
         "",
         json.dumps({"event": {"kind": "EVENT_KIND_ADMITTED", "blocks": ["4"], "uuid": "a", "colour": "red"}}),
         event("invented-later", [9], uuid="a"),
+        json.dumps({"missed": {"from": 3, "to": 12}}),
+        event("grew", [5], uuid="a", revision=13),
     ]
     replayed = follow(lines)
-    assert [moment.blocks for moment in replayed.moments] == [{"A": [4]}]
-    assert (replayed.events, replayed.unknown_events) == (2, 1)
+    assert [moment.device.blocks for moment in replayed.moments] == [{"A": [4]}, {"A": [4, 5]}]
+    assert (replayed.events, replayed.unknown_events, replayed.missed_events) == (3, 1, 10)
+
+
+def test_a_sequence_that_swaps_out_and_in_moves_between_the_tiers() -> None:
+    lines = [
+        event("admitted", [1], uuid="a"),
+        event("copy-ordered", [1], host_blocks=[0], uuid="a", detail="swap_out"),
+        event("copy-done", [1], host_blocks=[0], uuid="a", detail="swap_out"),
+        event("copy-ordered", [7], host_blocks=[0], uuid="a", detail="swap_in"),
+        event("copy-done", [7], host_blocks=[0], uuid="a", detail="swap_in"),
+    ]
+    assert [(moment.device.blocks, moment.host.blocks) for moment in follow(lines).moments] == [
+        ({"A": [1]}, {}),
+        ({"A": [1]}, {"A": [0]}),
+        ({}, {"A": [0]}),
+        ({"A": [7]}, {"A": [0]}),
+        ({"A": [7]}, {}),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -143,6 +177,7 @@ def test_a_snapshot_line_unknown_kinds_and_unknown_keys_are_tolerated() -> None:
         ("{", "line 2: not JSON (Expecting property name enclosed in double quotes at column 2)"),
         ("[1]", "line 2: a JSON list where an event"),
         ('{"blocks": []}', "line 2: 'kind' is missing"),
+        ('{"missed": {"from": 3}}', "line 2: 'to' is None, but must be a whole number"),
         ('{"kind": 7}', "line 2: 'kind' is 7, but must be a string"),
         ('{"kind": "freed", "blocks": 3}', "line 2: 'blocks' is 3, but must be a list"),
         ('{"kind": "freed", "blocks": [1, -2]}', "line 2: 'blocks[1]' is -2, but must be a whole number, 0 or more"),
