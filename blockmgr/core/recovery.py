@@ -136,6 +136,8 @@ def prepare(columns: Columns, first_epoch: int) -> None:
     geometry = columns.geometry
     columns["pool.capacity"].put(0, geometry.device_blocks)
     columns["pool.epoch"].put(0, first_epoch - 1)
+    # No handle is ever 0: that number stands for no sequence.
+    columns["slot.tenancy"].scatter(np.arange(geometry.max_sequences, dtype=np.int64), 1)
     state = columns["block.state"]
     state.put(0, BlockState.NULL)
     beyond = np.arange(geometry.device_blocks, geometry.max_device_blocks, dtype=np.int64)
