@@ -43,12 +43,12 @@ def reorder(state: PoolState, row: int, move: Reorder, reply: Reply) -> None:
         if parent != place:
             _become(state, slot, old[parent])
             reply.tables.append(_new_table(state, slot, old[place].entries, new[place]))
+            state.note(EventKind.REORDERED, slot, new[place].tolist(), f"parent={seqs.handle(slots[parent])}")
         count = seqs.count.get(slot)
         seqs.tokens.put(slot * seqs.tokens.stride + count, int(move.ids[place]))
         seqs.count.put(slot, count + 1)
         state.counts.output_tokens += 1
         seqs.score.put(slot, float(move.scores[place]))
-    state.note(EventKind.REORDERED, slots[0], detail=f"parents={move.parents.tolist()}")
 
 
 def _check_group(state: PoolState, row: int, move: Reorder) -> list[int]:

@@ -110,15 +110,19 @@ class Blocks:
         cached, freed = blocks[keep], blocks[~keep & ~filling]
         if len(cached):
             self.state.scatter(cached, State.CACHED)
-            self._events.add(Event(EventKind.CACHED, blocks=cached.tolist()))
         if len(freed):
             self.state.scatter(freed, State.FENCED)
-            self._events.add(Event(EventKind.FREED, blocks=freed.tolist()))
+        self._note_given_up(cached, freed)
         number = self.fences.close(blocks)
         if number:
             self.fence.scatter(blocks, number)
         else:
             self.settle(blocks)
+
+    def _note_given_up(self, cached: Indexes, freed: Indexes) -> None:
+        for kind, blocks in ((EventKind.CACHED, cached), (EventKind.FREED, freed)):
+            if len(blocks):
+                self._events.add(Event(kind, blocks=blocks.tolist()))
 
     def settle(self, blocks: Indexes) -> None:
         """Blocks whose fence is open become free or may be evicted, unless something holds or refers to them."""
@@ -198,6 +202,7 @@ class Blocks:
         if len(gone):
             keep = self.indexed.flat[gone] == 1
             self.state.scatter(gone, np.where(keep, State.CACHED, State.FENCED))
+            self._note_given_up(gone[keep], gone[~keep])
             self.settle(gone)
 
     def seal_through(self, row: int, step: int) -> None:

@@ -50,10 +50,19 @@ class Fences:
         waits = self._waits()
         if not waits:
             return 0
-        group = FenceGroup(self._next, waits, blocks)
-        self._next += 1
-        self._groups.append(group)
-        return group.number
+        self._append(self._next, waits, blocks)
+        return self._next - 1
+
+    def close_again(self, number: int, blocks: Indexes) -> None:
+        """Put blocks behind the fence that they had, after a transaction was undone. Numbers must rise.
+
+        What the group waited for is not kept; all that is launched now is no less.
+        """
+        self._append(number, self._waits(), blocks)
+
+    def _append(self, number: int, waits: dict[int, int | None], blocks: Indexes) -> None:
+        self._groups.append(FenceGroup(number, waits, blocks))
+        self._next = number + 1
 
     def _waits(self) -> dict[int, int | None]:
         waits: dict[int, int | None] = {}

@@ -30,7 +30,6 @@ def fork(state: PoolState, row: int, request: Fork, tables: list[TableUpdate]) -
         needed, available = len(request.children), len(seqs.free)
         return Forked(request.parent, refusal=Refusal.NO_SLOTS, needed=needed, available=available)
     handles = [_bear(state, row, parent, child, tables) for child in request.children]
-    state.note(EventKind.FORKED, parent, detail=f"children={len(handles)}")
     return Forked(request.parent, handles)
 
 
@@ -80,4 +79,5 @@ def _bear(state: PoolState, row: int, parent: int, child: Child, tables: list[Ta
     seqs.extend(slot, shared)
     state.blocks.reference(shared)
     tables.append(TableUpdate(seqs.handle(slot), 0, shared))
+    state.note(EventKind.FORKED, slot, shared.tolist(), f"parent={seqs.handle(parent)}")
     return seqs.handle(slot)

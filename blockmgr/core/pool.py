@@ -9,7 +9,7 @@ import numpy as np
 
 from blockmgr.core import deaths, recovery, resizing
 from blockmgr.core.columns import Columns, Ledger
-from blockmgr.core.errors import IdentityMismatch, MessageOutOfOrder, NotFound, Precondition
+from blockmgr.core.errors import BlockManagerError, IdentityMismatch, MessageOutOfOrder, NotFound, Precondition
 from blockmgr.core.events import Event, EventKind
 from blockmgr.core.exchange import handle_message
 from blockmgr.core.geometry import PoolGeometry, slot_of
@@ -54,30 +54,40 @@ class Pool:
             recovery.prepare(self.columns, first_epoch)
         else:
             self.columns.load()
-        recovery.rebuild(self.state, self.pins, restarted=True)
-        self._commit()
+        recovery.rebuild(self.state, self.pins)
+        self.columns.commit()
+        self._committed()
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Iterator[PoolState]:
         """Change the state whole or not at all: an exception undoes what was done, when there is a ledger to undo from."""
+        unheard = set(self.state.blocks.fences.unheard)
         try:
             yield self.state
             self._number_events()
         except BaseException:
-            self.state.events.drop()
-            if self.columns.ledger is not None:
-                self.columns.rollback()
-                recovery.rebuild(self.state, self.pins, restarted=False)
+            self._undo(unheard)
             raise
-        self._commit()
+        try:
+            self.columns.commit()
+        except BlockManagerError:
+            # Refused whole, for its size. Any other failure here leaves a manager that only a restart can trust.
+            self._undo(unheard)
+            raise
+        self._committed()
+
+    def _undo(self, unheard: set[int]) -> None:
+        self.state.events.drop()
+        if self.columns.ledger is not None:
+            self.columns.rollback()
+            recovery.rebuild(self.state, self.pins, unheard)
 
     def _number_events(self) -> int:
         return self.state.events.number(self.state.clock.now())
 
-    def _commit(self) -> None:
-        self.columns.commit()
+    def _committed(self) -> None:
         events = self.state.events.publish()
         self.state.counts.happened(events)
         for slot in self.state.sequences.emptied_rows():

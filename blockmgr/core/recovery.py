@@ -17,24 +17,25 @@ from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, ExecutorState, SequenceState
 
 
-def rebuild(state: PoolState, pins: Pins, restarted: bool) -> None:
-    """Derive everything anew. ``restarted``: executors may have launched steps since, so no block is given out before
-    each has reported; otherwise the fences of the running process are kept.
+def rebuild(state: PoolState, pins: Pins, unheard: set[int] | None = None) -> None:
+    """Derive everything anew, for a manager that starts or (``unheard`` given) to undo a transaction.
+
+    Executors may have launched steps since an earlier manager heard of them: after a start no block is given out before
+    each has reported. ``unheard`` are the rows of those that had not when the transaction began.
     """
-    fences = state.blocks.fences
     state.blocks.reset()
     state.sequences.reset()
     state.tickets.reset()
     state.archive.reset()
     state.moved = {}
-    if not restarted:
-        state.blocks.fences = fences
     _rebuild_slots(state)
     _check_counts(state)
     _rebuild_holds(state, pins)
     _rebuild_index(state)
-    if restarted:
+    if unheard is None:
         _quarantine(state)
+    else:
+        _close_fences_again(state, unheard)
     _rebuild_reuse(state)
     _rebuild_expected(state)
     state.draining = in_use_beyond(state) > 0
@@ -106,6 +107,16 @@ def _quarantine(state: PoolState) -> None:
     blocks.fence.scatter(loose, number)
     free = loose[blocks.state.flat[loose] == BlockState.FREE]
     blocks.state.scatter(free, BlockState.FENCED)
+
+
+def _close_fences_again(state: PoolState, unheard: set[int]) -> None:
+    """Fences that the undone transaction opened or closed are as they were, and wait for all that is launched."""
+    blocks = state.blocks
+    blocks.fences.unheard = unheard
+    fence = blocks.fence.flat
+    closed = np.flatnonzero(fence)
+    for number in np.unique(fence[closed]).tolist():
+        blocks.fences.close_again(number, closed[fence[closed] == number])
 
 
 def _rebuild_reuse(state: PoolState) -> None:
