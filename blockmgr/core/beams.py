@@ -12,8 +12,8 @@ import numpy as np
 from blockmgr.core.columns import Array, Indexes
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.events import EventKind
+from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Reorder, Reply, TableUpdate
-from blockmgr.core.reports import SLOT_MASK
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import Residency
 

@@ -252,7 +252,8 @@ class Columns:
 
     def commit(self) -> bool:
         """End the transaction. Without a ledger the working copy is all there is. Returns whether anything changed."""
-        dirty = [column for column in self.ordered if column.dirty]
+        # What ``dirty`` says, spelled out: this looks at every column after every message.
+        dirty = [column for column in self.ordered if column._points or column._arrays or column._ranges]
         if self.ledger is not None and dirty:
             self.ledger.commit([change for column in dirty for change in column.changes()])
         for column in dirty:

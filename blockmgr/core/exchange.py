@@ -8,11 +8,11 @@ from blockmgr.core.copying import copy_done, demote
 from blockmgr.core.deaths import void_unfinished
 from blockmgr.core.events import Event, EventKind
 from blockmgr.core.forking import fork
-from blockmgr.core.geometry import SLOT_BITS
+from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.growth import look_ahead, reserve
 from blockmgr.core.messages import Admission, Admitted, Ints, Message, Reply
 from blockmgr.core.release import finish
-from blockmgr.core.reports import SLOT_MASK, publish, take_appends, take_progress, take_steps
+from blockmgr.core.reports import publish, take_appends, take_progress, take_steps
 from blockmgr.core.resizing import move_below
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import ExecutorState, Refusal
@@ -118,7 +118,7 @@ def _pass_on_wishes(state: PoolState, row: int, reply: Reply) -> None:
     wishes = state.wishes.get(row)
     reply.drain = bool(state.executors.drain.get(row) or state.columns["pool.drain"].get(0))
     for handle in sorted(wishes or ()):
-        slot = handle & ((1 << SLOT_BITS) - 1)
+        slot = handle & SLOT_MASK
         if seqs.handle(slot) != handle:
             continue
         if seqs.cancel.get(slot):

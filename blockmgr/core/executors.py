@@ -7,7 +7,7 @@ from blockmgr.core.errors import AlreadyExists, InvalidMessage, NotFound, Precon
 from blockmgr.core.states import ExecutorState
 
 NAME_BYTES = 64
-ALIVE = (ExecutorState.STARTING, ExecutorState.LIVE)
+ALIVE = frozenset({int(ExecutorState.STARTING), int(ExecutorState.LIVE)})
 
 
 class Executors:
@@ -34,8 +34,8 @@ class Executors:
 
     def find(self, epoch: int) -> int:
         """Row of a registration that may speak; ``StaleEpoch`` if there is none."""
-        for row in self.rows():
-            if self.epoch.get(row) == epoch and self.state.get(row) in ALIVE:
+        for row, known in enumerate(self.epoch.flat.tolist()):
+            if known == epoch and self.state.get(row) in ALIVE:
                 return row
         raise StaleEpoch(epoch)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from blockmgr.core.columns import Columns, Indexes
 from blockmgr.core.states import ExecutorState
 
-WAITING_STATES = frozenset({ExecutorState.STARTING, ExecutorState.LIVE, ExecutorState.FENCING})
+WAITING_STATES = frozenset(map(int, (ExecutorState.STARTING, ExecutorState.LIVE, ExecutorState.FENCING)))
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ class Fences:
 
     def _waits(self) -> dict[int, int | None]:
         waits: dict[int, int | None] = {}
-        for row in range(self._state.spec.rows):
-            if self._state.get(row) not in WAITING_STATES:
+        for row, executor in enumerate(self._state.flat.tolist()):
+            if executor not in WAITING_STATES:
                 continue
             if row in self.unheard:
                 waits[row] = None

@@ -9,8 +9,8 @@ import numpy as np
 from blockmgr.core.admission import ID_BYTES, visible
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.events import EventKind
+from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Child, Fork, Forked, TableUpdate
-from blockmgr.core.reports import SLOT_MASK
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import Refusal, Residency, SequenceState
 

@@ -7,6 +7,8 @@ from blockmgr.core.errors import InvalidMessage
 SLOT_BITS = 20
 """Bits of a handle that number the slot; the tenancy stands above them."""
 
+SLOT_MASK = (1 << SLOT_BITS) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class PoolGeometry:
@@ -88,4 +90,4 @@ def handle_of(tenancy: int, slot: int) -> int:
 
 def slot_of(handle: int) -> int:
     """The slot that a handle names, whatever its tenancy."""
-    return handle & ((1 << SLOT_BITS) - 1)
+    return handle & SLOT_MASK

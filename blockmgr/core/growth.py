@@ -9,7 +9,7 @@ from blockmgr.core.columns import Indexes
 from blockmgr.core.copying import order_copy
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.events import EventKind
-from blockmgr.core.geometry import SLOT_BITS
+from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Reply, Reservations, TableUpdate
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, Residency, TicketKind
@@ -23,7 +23,7 @@ def reserve(state: PoolState, row: int, wanted: Reservations, reply: Reply) -> N
     _within("reservations.lengths", wanted.lengths, limit)
     mine = state.sequences.owned(wanted.handles, row)
     reply.stale.extend(wanted.handles[~mine].tolist())
-    slots = wanted.handles[mine] & ((1 << SLOT_BITS) - 1)
+    slots = wanted.handles[mine] & SLOT_MASK
     lengths = wanted.lengths[mine]
     away = state.sequences.residency.flat[slots] != Residency.DEVICE
     if away.any():
@@ -42,7 +42,7 @@ def look_ahead(state: PoolState, row: int, wanted: Reservations, reply: Reply) -
     if not wanted.look_ahead.any():
         return
     mine = state.sequences.owned(wanted.handles, row) & ~np.isin(wanted.handles, reply.short)
-    slots = wanted.handles[mine] & ((1 << SLOT_BITS) - 1)
+    slots = wanted.handles[mine] & SLOT_MASK
     mine_lengths = np.minimum(wanted.lengths[mine] + wanted.look_ahead[mine], state.geometry.max_length)
     missing = np.maximum(-(-mine_lengths // state.geometry.tokens_per_block) - state.sequences.blocks.flat[slots], 0)
     room = state.available()

@@ -301,6 +301,8 @@ class Pool:
             state.blocks.forget_all(cached)
             self.columns["pool.content"].put(0, np.void(content))
             text = self.columns["pool.description"]
-            text.write(0, 0, np.frombuffer(description[: text.spec.width].ljust(text.spec.width, b"\0"), dtype=np.uint8))
+            text.write(
+                0, 0, np.frombuffer(description[: text.spec.width].ljust(text.spec.width, b"\0"), dtype=np.uint8)
+            )
             state.events.add(Event(EventKind.RELABELLED, detail=content.hex()))
         return True

@@ -13,6 +13,7 @@ from blockmgr.core.geometry import slot_of
 from blockmgr.core.pins import Pins
 from blockmgr.core.prefix import chain_of
 from blockmgr.core.resizing import in_use_beyond
+from blockmgr.core.sequences import NOBODY
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, ExecutorState, SequenceState
 
@@ -151,6 +152,7 @@ def prepare(columns: Columns, first_epoch: int) -> None:
     columns["slot.tenancy"].scatter(np.arange(geometry.max_sequences, dtype=np.int64), 1)
     state = columns["block.state"]
     state.put(0, BlockState.NULL)
+    columns["slot.owner"].scatter(np.arange(geometry.max_sequences, dtype=np.int64), NOBODY)
     beyond = np.arange(geometry.device_blocks, geometry.max_device_blocks, dtype=np.int64)
     if len(beyond):
         state.scatter(beyond, BlockState.ABSENT)

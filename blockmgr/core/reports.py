@@ -4,13 +4,11 @@ import numpy as np
 
 from blockmgr.core.columns import Indexes
 from blockmgr.core.errors import InvalidMessage
-from blockmgr.core.geometry import SLOT_BITS
+from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Appends, Message, Progress, Reply
 from blockmgr.core.prefix import block_hash
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, SequenceFlags
-
-SLOT_MASK = (1 << SLOT_BITS) - 1
 
 
 def take_steps(state: PoolState, row: int, message: Message) -> None:

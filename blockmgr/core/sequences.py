@@ -7,7 +7,7 @@ import numpy as np
 
 from blockmgr.core.columns import Column, Columns, Indexes
 from blockmgr.core.errors import NotFound
-from blockmgr.core.geometry import SLOT_BITS, handle_of, slot_of
+from blockmgr.core.geometry import SLOT_BITS, SLOT_MASK, handle_of, slot_of
 from blockmgr.core.states import Residency, SequenceState
 
 WIDE = ("tokens", "logprobs", "table", "request")
@@ -40,6 +40,9 @@ PLAIN = [
     "state",
     "count",
 ]
+
+NOBODY = -1
+"""Owner of a free slot."""
 
 
 class Sequences:
@@ -112,12 +115,12 @@ class Sequences:
         return self.state.get(slot) != SequenceState.FREE and self.tenancy.get(slot) == handle >> SLOT_BITS
 
     def owned(self, handles: Indexes, row: int) -> np.ndarray:
-        """Which of ``handles`` name live sequences of executor ``row``."""
-        slots = handles & ((1 << SLOT_BITS) - 1)
-        inside = (slots < self.slots) & (handles >= 0)
-        slots = np.where(inside, slots, 0)
-        alive = self.state.flat[slots] == SequenceState.LIVE
-        return inside & alive & (self.tenancy.flat[slots] == handles >> SLOT_BITS) & (self.owner.flat[slots] == row)
+        """Which of ``handles`` name live sequences of executor ``row``, who may speak.
+
+        Slots of a living executor are LIVE, and a free slot has no owner; so the state need not be asked.
+        """
+        slots = np.minimum(handles & SLOT_MASK, self.slots - 1)
+        return (self.tenancy.flat[slots] << SLOT_BITS | slots == handles) & (self.owner.flat[slots] == row)
 
     def live(self) -> Iterator[int]:
         """Slots in use, lowest first."""
@@ -161,6 +164,7 @@ class Sequences:
         self.chains.pop(slot, None)
         for name in ("count", "blocks", "launched", "computed", "published", "prompt", "request_length", "cancel"):
             self.columns[f"slot.{name}"].put(slot, 0)
+        self.owner.put(slot, NOBODY)
         self.residency.put(slot, Residency.DEVICE)
         self.state.put(slot, SequenceState.FREE)
         self.emptied.append(slot)

@@ -9,8 +9,8 @@ import numpy as np
 from blockmgr.core.admission import visible
 from blockmgr.core.copying import order_copy
 from blockmgr.core.events import EventKind
+from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Swapped, TableUpdate
-from blockmgr.core.reports import SLOT_MASK
 from blockmgr.core.state import PoolState, one
 from blockmgr.core.states import BlockState, Refusal, Residency, TicketKind
 

@@ -4,7 +4,6 @@ The numbers are those of ``docs/invariants.md``. Nothing here changes anything, 
 it is what is being checked; so a snapshot can be checked off the manager's loop.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -166,11 +165,11 @@ def _check_fences(s: Snapshot) -> None:
         s.fail(4, f"block {block} can be handed out while a ticket or a pin holds it")
     for destination in np.flatnonzero(s.ticket["kind"]).tolist():
         if s.block["state"][destination] not in (S.TARGET, S.FENCED):
-            state = S(int(s.block["state"][destination])).name
-            s.fail(
-                4,
-                f"block {destination} is the destination of a {TicketKind(int(s.ticket['kind'][destination])).name} and {state}",
+            state, kind = (
+                S(int(s.block["state"][destination])).name,
+                TicketKind(int(s.ticket["kind"][destination])).name,
             )
+            s.fail(4, f"block {destination} is the destination of a {kind} and {state}")
 
 
 def _check_index(s: Snapshot) -> None:
