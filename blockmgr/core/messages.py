@@ -22,7 +22,9 @@ class Progress:
     """How far the KV of each sequence has come. Absolute, so it may be repeated.
 
     ``launched[i]``: positions below it are written by steps launched so far. ``computed[i]``: positions below it are
-    written by completed steps.
+    written by completed steps; less than was reported before, or than the pool knows of its hits, is no error. The cached
+    tokens of an admission count as computed once the step that was launched last when it was asked for has completed.
+    What was written behind a copy is computed only with, or after, the report that the copy is done.
     """
 
     handles: Ints = field(default_factory=lambda: NONE)

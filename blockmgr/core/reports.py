@@ -8,7 +8,7 @@ from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Appends, Message, Progress, Reply
 from blockmgr.core.prefix import block_hash
 from blockmgr.core.state import PoolState
-from blockmgr.core.states import BlockState, SequenceFlags
+from blockmgr.core.states import BlockState, Residency, SequenceFlags
 
 
 def take_steps(state: PoolState, row: int, message: Message) -> None:
@@ -42,11 +42,12 @@ def take_progress(state: PoolState, row: int, progress: Progress, reply: Reply) 
     room = seqs.blocks.flat[slots] * state.geometry.tokens_per_block
     _refuse("progress.launched", launched, launched > room, "is what the table has room for", room)
     _refuse("progress.computed", computed, computed > launched, "is launched", launched)
-    done = seqs.computed.flat[slots]
-    _refuse("progress.computed", computed, computed < done, "was reported before", done)
-    _refuse_shared_writes(state, slots[launched > before], before[launched > before])
+    going = launched > before
+    _refuse_where_away(state, slots[going], launched[going])
+    _refuse_shared_writes(state, slots[going], before[going])
     seqs.launched.scatter(slots, launched)
-    seqs.computed.scatter(slots, computed)
+    # Of hits that were sealed when it got them the pool knows more than the executor.
+    seqs.computed.scatter(slots, np.maximum(computed, seqs.computed.flat[slots]))
     return slots
 
 
@@ -54,6 +55,13 @@ def _refuse(field: str, values: Indexes, wrong: np.ndarray, what: str, limits: I
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
         raise InvalidMessage(f"{field}[{place}]", int(values[place]), f"{int(limits[place])} {what}")
+
+
+def _refuse_where_away(state: PoolState, slots: Indexes, launched: Indexes) -> None:
+    away = np.flatnonzero(state.sequences.residency.flat[slots] != Residency.DEVICE)
+    if len(away):
+        place, handle = int(away[0]), state.sequences.handle(int(slots[away[0]]))
+        raise InvalidMessage("progress.launched", int(launched[place]), f"sequence {handle} is not back on the device")
 
 
 def _refuse_shared_writes(state: PoolState, slots: Indexes, positions: Indexes) -> None:
