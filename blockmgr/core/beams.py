@@ -54,14 +54,12 @@ def reorder(state: PoolState, row: int, move: Reorder, reply: Reply) -> None:
 def _check_group(state: PoolState, row: int, move: Reorder) -> list[int]:
     """A reorder is whole or an error: every beam alive, level with the others, and none in the middle of a copy."""
     seqs, width = state.sequences, len(move.handles)
-    if not (width == len(move.parents) == len(move.ids) == len(move.scores)) or width == 0:
-        raise InvalidMessage("reorder.handles", width, "parents, ids and scores must be as many, and at least one")
+    if width == 0:
+        raise InvalidMessage("reorder.handles", "empty", "at least one beam must be named")
     if len(set(move.handles.tolist())) != width:
         raise InvalidMessage("reorder.handles", move.handles.tolist(), "no beam may be named twice")
     if int(move.parents.min()) < 0 or int(move.parents.max()) >= width:
         raise InvalidMessage("reorder.parents", move.parents.tolist(), f"indexes must lie in 0..{width - 1}")
-    if int(move.ids.min()) < 0:
-        raise InvalidMessage("reorder.ids", int(move.ids.min()), "token ids must not be negative")
     mine = seqs.owned(move.handles, row)
     if not mine.all():
         raise InvalidMessage(

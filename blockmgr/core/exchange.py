@@ -8,9 +8,10 @@ from blockmgr.core.copying import copy_done, demote
 from blockmgr.core.deaths import void_unfinished
 from blockmgr.core.events import Event, EventKind
 from blockmgr.core.forking import fork
+from blockmgr.core.form import check_form
 from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.growth import look_ahead, reserve
-from blockmgr.core.messages import Admission, Admitted, Ints, Message, Reply
+from blockmgr.core.messages import Admission, Admitted, Message, Reply
 from blockmgr.core.release import finish
 from blockmgr.core.reports import publish, take_appends, take_progress, take_steps
 from blockmgr.core.resizing import move_below
@@ -21,6 +22,7 @@ from blockmgr.core.swapping import swap_in, swap_out
 
 def handle_message(state: PoolState, row: int, message: Message) -> Reply:
     """Change the state as the message says and say what came of it. Raises before or while changing; the caller undoes."""
+    check_form(message)
     reply = Reply(message.number)
     state.tickets.fresh = []
     _take_reports(state, row, message, reply)
@@ -43,20 +45,16 @@ def _take_reports(state: PoolState, row: int, message: Message, reply: Reply) ->
     take_steps(state, row, message)
     moved = take_progress(state, row, message.progress, reply)
     appended = take_appends(state, row, message.appends, reply)
-    copied = [state.tickets.handle.get(d) & SLOT_MASK for d in _pending(state, message.tickets_done)]
-    for ticket in message.tickets_done.tolist():
+    tickets = [ticket for ticket in message.tickets_done.tolist() if state.tickets.is_mine(ticket, row)]
+    copied = [state.tickets.slot_of(ticket) for ticket in tickets]
+    for ticket in tickets:
         copy_done(state, ticket)
+    copied = [slot for slot in copied if slot >= 0]
     publish(state, row, np.unique(np.concatenate((moved, appended, np.array(copied, dtype=np.int64)))))
     if message.failed:
         reply.tables += void_unfinished(state, row)
     else:
         state.blocks.seal_through(row, state.executors.completed.get(row))
-
-
-def _pending(state: PoolState, tickets: Ints) -> list[int]:
-    """Destinations of tickets that belong to a live sequence."""
-    found = (state.tickets.pending(ticket) for ticket in tickets.tolist())
-    return [destination for destination in found if destination is not None and state.tickets.handle.get(destination)]
 
 
 def _take_forks(state: PoolState, row: int, message: Message, reply: Reply) -> None:

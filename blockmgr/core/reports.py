@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from blockmgr.core.blocks import FullRun
 from blockmgr.core.columns import Indexes
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Appends, Message, Progress, Reply
-from blockmgr.core.prefix import block_hash
+from blockmgr.core.prefix import chain_of
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, Residency, SequenceFlags
 
@@ -86,13 +87,6 @@ def take_appends(state: PoolState, row: int, appends: Appends, reply: Reply) -> 
     if not len(appends.handles):
         return appends.handles
     seqs = state.sequences
-    if int(appends.counts.sum()) != len(appends.ids) or (len(appends.counts) and int(appends.counts.min()) < 1):
-        total = int(appends.counts.sum())
-        raise InvalidMessage(
-            "appends.ids", len(appends.ids), f"counts must be at least 1 each and add up to it, not to {total}"
-        )
-    if len(appends.ids) and int(appends.ids.min()) < 0:
-        raise InvalidMessage("appends.ids", int(appends.ids.min()), "token ids must not be negative")
     mine = seqs.owned(appends.handles, row)
     reply.stale.extend(appends.handles[~mine].tolist())
     slots = appends.handles & SLOT_MASK
@@ -155,44 +149,57 @@ def publish(state: PoolState, row: int, slots: Indexes) -> None:
     for slot in slots[full > seqs.published.flat[slots]].tolist():
         _publish_one(state, row, slot)
     done = np.minimum(seqs.computed.flat[slots] // size, seqs.published.flat[slots])
-    _seal_computed(state, row, slots[done > 0], done[done > 0])
+    slots, done = slots[done > 0], done[done > 0]
+    last = seqs.table.flat[slots * seqs.table.stride + done - 1]
+    filling = state.blocks.state.flat[last] == BlockState.FILLING
+    if filling.any():
+        _seal_computed(state, row, slots[filling], done[filling])
 
 
 def _publish_one(state: PoolState, row: int, slot: int) -> None:
-    """Fill in hash by hash. A block whose copy is still ordered waits: until then the table names what others wrote."""
-    seqs, blocks, size = state.sequences, state.blocks, state.geometry.tokens_per_block
+    """Hash and fill what is full. A block whose copy is still ordered waits: until then the table names what others wrote."""
+    seqs, size = state.sequences, state.geometry.tokens_per_block
     first = seqs.published.get(slot)
     last = min(seqs.launched.get(slot), seqs.count.get(slot)) // size
-    last = min(last, *(state.tickets.of_slot.get(slot, {last: 0})))
+    last = min(last, *(state.tickets.of_slot.get(slot, (last,))), last)
     if first >= last:
         return
-    index = not seqs.flags.get(slot) & SequenceFlags.NO_STORE
-    step = state.executors.launched.get(row)
-    entries = seqs.entries(slot)
-    parent = blocks.hash.key(int(entries[first - 1])) if first else seqs.root.key(slot)
-    tokens = seqs.tokens.row(slot, last * size)
-    for place in range(first, last):
-        piece = tokens[place * size : (place + 1) * size]
-        key = block_hash(parent, piece)
-        # A fork or a beam may name a block that its sibling has published already.
-        if blocks.state.get(int(entries[place])) == BlockState.OWNED:
-            blocks.fill(int(entries[place]), key, parent, piece, row, step, index)
-        parent = key
+    entries = seqs.entries(slot)[:last]
+    parent = state.blocks.hash.key(int(entries[first - 1])) if first else seqs.root.key(slot)
+    tokens = seqs.tokens.row(slot, last * size)[first * size :]
+    known = seqs.chains.get(slot, ())[first:last]
+    keys = known if len(known) == last - first else chain_of(parent, tokens, size)
+    run = FullRun(entries[first:], list(keys), parent, tokens.reshape(-1, size))
+    state.blocks.fill(_not_published(state, run), row, state.executors.launched.get(row), _is_stored(state, slot))
     seqs.published.put(slot, last)
-    if last * size + size > seqs.prompt.get(slot):
+    if (last + 1) * size > seqs.prompt.get(slot):
         seqs.chains.pop(slot, None)
 
 
+def _is_stored(state: PoolState, slot: int) -> bool:
+    return not state.sequences.flags.get(slot) & SequenceFlags.NO_STORE
+
+
+def _not_published(state: PoolState, run: FullRun) -> FullRun:
+    """Leave out the head of a run that a sibling has published already: forks and beams share blocks."""
+    fresh = state.blocks.state.flat[run.blocks] == BlockState.OWNED
+    if fresh.all():
+        return run
+    skip = int(np.argmax(fresh)) if fresh.any() else len(fresh)
+    parent = run.keys[skip - 1] if skip else run.parent
+    return FullRun(run.blocks[skip:], run.keys[skip:], parent, run.tokens[skip:])
+
+
 def _seal_computed(state: PoolState, row: int, slots: Indexes, done: Indexes) -> None:
-    """Seal what these sequences report computed. Only blocks filling right now are looked at, not whole tables."""
+    """Seal what these sequences report computed, looking only at those whose last computed block is still filling."""
     filling = state.blocks.filling.get(row)
     if not filling:
         return
-    seqs, ready = state.sequences, []
-    for slot, upto in zip(slots.tolist(), done.tolist(), strict=True):
-        place = slot * seqs.table.stride + upto - 1
-        while upto and (block := seqs.table.get(place)) in filling:
-            ready.append(block)
+    table, ready = state.sequences.table, set()
+    last = slots * table.stride + done - 1
+    for place, upto in zip(last.tolist(), done.tolist(), strict=True):
+        while upto and (block := table.get(place)) in filling:
+            ready.add(block)
             upto, place = upto - 1, place - 1
     if ready:
-        state.blocks.seal(np.array(sorted(set(ready)), dtype=np.int64))
+        state.blocks.seal(np.array(sorted(ready), dtype=np.int64))

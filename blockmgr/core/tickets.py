@@ -10,6 +10,7 @@ import numpy as np
 
 from blockmgr.core.blocks import Blocks
 from blockmgr.core.columns import Columns
+from blockmgr.core.geometry import slot_of
 from blockmgr.core.messages import Ticket
 from blockmgr.core.states import BlockState, TicketKind
 
@@ -99,6 +100,18 @@ class Tickets:
         """Destination of a pending ticket; None if it is done, was given up, or never was."""
         row = id_ & ((1 << ROW_BITS) - 1)
         return row if row in self.rows and self.id.get(row) == id_ else None
+
+    def is_mine(self, id_: int, row: int) -> bool:
+        """Whether a ticket is pending and was given to executor ``row``."""
+        destination = self.pending(id_)
+        return destination is not None and self.executor.get(destination) == row
+
+    def slot_of(self, id_: int) -> int:
+        """Slot of the sequence that a pending ticket belongs to; -1 if to none, or none any more."""
+        destination = self.pending(id_)
+        if destination is None or self.index.get(destination) < 0:
+            return -1
+        return slot_of(self.handle.get(destination))
 
     def effective_refs(self, block: int) -> int:
         """References of a block, not counting those that leave by a pending ticket."""

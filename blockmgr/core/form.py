@@ -1,0 +1,53 @@
+"""Whether a message is well formed: what can be told of it without looking at the pool."""
+
+from collections.abc import Sized
+
+from blockmgr.core.errors import InvalidMessage
+from blockmgr.core.messages import Appends, Ints, Message
+
+MAX_TOKEN = (1 << 31) - 1
+"""Largest token id: ids are kept in 32 bits."""
+
+
+def check_form(message: Message) -> None:
+    """Refuse arrays that do not run parallel, token ids that cannot be kept, and a table that is to grow twice."""
+    progress, appends, wanted, finished = message.progress, message.appends, message.reservations, message.finished
+    _parallel("progress", progress.handles, launched=progress.launched, computed=progress.computed)
+    _parallel("appends", appends.handles, starts=appends.starts, counts=appends.counts)
+    _parallel("reservations", wanted.handles, lengths=wanted.lengths, look_ahead=wanted.look_ahead)
+    _parallel("finished", finished.handles, reasons=finished.reasons)
+    for move in message.reorders:
+        _parallel("reorder", move.handles, parents=move.parents, ids=move.ids, scores=move.scores)
+        _within_range("reorder.ids", move.ids)
+    _check_appends(appends)
+    for request in message.admissions:
+        if len(request.prompt) and int(request.prompt.max()) > MAX_TOKEN:
+            _within_range("admission.prompt", request.prompt)
+    if len(set(wanted.handles.tolist())) != len(wanted.handles):
+        raise InvalidMessage("reservations.handles", "a list with repetitions", "each may be named once")
+
+
+def _parallel(group: str, handles: Ints, **arrays: Sized) -> None:
+    for name, array in arrays.items():
+        if len(array) != len(handles):
+            raise InvalidMessage(f"length of {group}.{name}", len(array), f"there are {len(handles)} handles")
+
+
+def _check_appends(appends: Appends) -> None:
+    if not len(appends.handles):
+        return
+    total, least = int(appends.counts.sum()), int(appends.counts.min())
+    if total != len(appends.ids) or least < 1:
+        limit = f"counts must be at least 1 each and add up to it, not to {total}"
+        raise InvalidMessage("length of appends.ids", len(appends.ids), limit)
+    if appends.logprobs is not None and len(appends.logprobs) != total:
+        raise InvalidMessage("length of appends.logprobs", len(appends.logprobs), f"there are {total} ids")
+    _within_range("appends.ids", appends.ids)
+
+
+def _within_range(field: str, ids: Ints) -> None:
+    if not len(ids):
+        return
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high > MAX_TOKEN:
+        raise InvalidMessage(field, low if low < 0 else high, f"token ids must lie in 0..{MAX_TOKEN}")
