@@ -5,11 +5,12 @@ One numbering covers both tiers (device first, host behind it). Every change of 
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from blockmgr.core.clock import Clock
-from blockmgr.core.columns import Columns, Indexes
+from blockmgr.core.columns import Array, Columns, Indexes
 from blockmgr.core.errors import PoolExhausted
 from blockmgr.core.events import Event, EventKind, EventLog
 from blockmgr.core.fences import Fences
@@ -17,12 +18,24 @@ from blockmgr.core.prefix import NO_HASH, PrefixIndex
 from blockmgr.core.reuse import Reuse
 from blockmgr.core.states import BlockState
 
-State = BlockState
+# Plain names: looking a member up in its enum costs more than most of what is done here.
+FREE, NULL, OWNED, FILLING, SEALED, CACHED, FENCED, ABSENT, TARGET = BlockState
 
 
 def keys_array(keys: Sequence[bytes]) -> np.ndarray:
     """Hashes as the elements of a ``V16`` column."""
     return np.frombuffer(b"".join(keys), dtype="V16")
+
+
+@dataclass(slots=True)
+class FullRun:
+    """Blocks of one table that follow each other and are full: their hashes, and the hash before the first."""
+
+    blocks: Indexes
+    keys: list[bytes]
+    parent: bytes
+    tokens: Array
+    """``[blocks, tokens_per_block]``."""
 
 
 class Blocks:
@@ -58,7 +71,7 @@ class Blocks:
 
     # -- handing out -------------------------------------------------------------------------------------------------
 
-    def take(self, count: int, host: bool = False, state: State = State.OWNED) -> Indexes:
+    def take(self, count: int, host: bool = False, state: BlockState = OWNED) -> Indexes:
         """Hand out ``count`` blocks, OWNED with one reference or TARGET with none. All or nothing: ``PoolExhausted``."""
         tier = self.reuse[host]
         if tier.available < count:
@@ -69,7 +82,7 @@ class Blocks:
             self._events.add(Event(EventKind.EVICTED, blocks=evicted))
         blocks = np.array(free + evicted, dtype=np.int64)
         self.state.scatter(blocks, state)
-        self.refs.scatter(blocks, int(state == State.OWNED))
+        self.refs.scatter(blocks, int(state == OWNED))
         self.generation.scatter(blocks, self.generation.flat[blocks] + 1)
         return blocks
 
@@ -88,8 +101,8 @@ class Blocks:
         self.refs.scatter(blocks, refs + 1)
         for block in blocks[refs == 0].tolist():
             self.tier_of(block).withdraw(block)
-            if self.state.get(block) == State.CACHED:
-                self.state.put(block, State.SEALED)
+            if self.state.get(block) == CACHED:
+                self.state.put(block, SEALED)
             self.fence.put(block, 0)
 
     def unreference(self, blocks: Indexes) -> None:
@@ -105,13 +118,13 @@ class Blocks:
     def give_up(self, blocks: Indexes) -> None:
         """Blocks without a reference go behind a fence, tail of the chain first: cached if indexed, else to be freed."""
         state = self.state.flat[blocks]
-        keep = (state == State.SEALED) & (self.indexed.flat[blocks] == 1)
-        filling = state == State.FILLING
+        keep = (state == SEALED) & (self.indexed.flat[blocks] == 1)
+        filling = state == FILLING
         cached, freed = blocks[keep], blocks[~keep & ~filling]
         if len(cached):
-            self.state.scatter(cached, State.CACHED)
+            self.state.scatter(cached, CACHED)
         if len(freed):
-            self.state.scatter(freed, State.FENCED)
+            self.state.scatter(freed, FENCED)
         self._note_given_up(cached, freed)
         number = self.fences.close(blocks)
         if number:
@@ -128,13 +141,13 @@ class Blocks:
         """Blocks whose fence is open become free or may be evicted, unless something holds or refers to them."""
         state = self.state.flat[blocks]
         quiet = (self.refs.flat[blocks] == 0) & (self.fence.flat[blocks] == 0)
-        cached = self._unheld(blocks[quiet & (state == State.CACHED)])
+        cached = self._unheld(blocks[quiet & (state == CACHED)])
         if len(cached):
             self.used.scatter(cached, self._clock.stamps(len(cached)))
-        freed = self._unheld(blocks[quiet & (state == State.FENCED)])
+        freed = self._unheld(blocks[quiet & (state == FENCED)])
         if len(freed):
             absent = self._beyond(freed)
-            self.state.scatter(freed, np.where(absent, State.ABSENT, State.FREE))
+            self.state.scatter(freed, np.where(absent, ABSENT, FREE))
             self.used.scatter(freed, self._clock.stamps(len(freed)))
             freed = freed[~absent]
         for give, what in ((Reuse.give_cached, cached), (Reuse.give_free, freed)):
@@ -175,33 +188,45 @@ class Blocks:
 
     # -- what they hold ----------------------------------------------------------------------------------------------
 
-    def fill(self, block: int, key: bytes, parent: bytes, tokens: np.ndarray, row: int, step: int, index: bool) -> None:
-        """A full block with known tokens becomes FILLING by ``step`` of executor ``row``, and indexed unless another is."""
-        self.hash.put(block, np.void(key))
-        self.parent.put(block, np.void(parent))
-        self.tokens.write(block, 0, tokens)
-        self.filler.put(block, row)
-        self.step.put(block, step)
-        self.state.put(block, State.FILLING)
-        self.filling.setdefault(row, {})[block] = step
+    def fill(self, run: FullRun, row: int, step: int, index: bool) -> None:
+        """Full blocks with known tokens become FILLING by ``step`` of executor ``row``.
+
+        With ``index`` each is indexed, unless another block of its tier is under that hash.
+        """
+        blocks = run.blocks
+        self.hash.scatter(blocks, keys_array(run.keys))
+        self.parent.scatter(blocks, keys_array([run.parent, *run.keys[:-1]]))
+        for block, tokens in zip(blocks.tolist(), run.tokens, strict=True):
+            self.tokens.write(block, 0, tokens)
+        self.filler.scatter(blocks, row)
+        self.step.scatter(blocks, step)
+        self.state.scatter(blocks, FILLING)
+        filling = self.filling.setdefault(row, {})
+        for block, key in zip(blocks.tolist(), run.keys, strict=True):
+            filling[block] = step
+            if index:
+                self._index(block, key)
+            expected = self.index.expected.get(key)
+            if expected is not None and expected.block == block:
+                del self.index.expected[key]
+
+    def _index(self, block: int, key: bytes) -> None:
+        """Make a block the one that a hash finds in its tier, if there is none yet."""
         tier = self.index.tier(self.geometry.is_host(block))
-        if index and key not in tier:
+        if key not in tier:
             tier[key] = block
             self.indexed.put(block, 1)
-        expected = self.index.expected.get(key)
-        if expected is not None and expected.block == block:
-            del self.index.expected[key]
 
     def seal(self, blocks: Indexes) -> None:
         """FILLING blocks whose step has completed become SEALED, or CACHED (or freed) where no reference is left."""
         for block in blocks.tolist():
             del self.filling[self.filler.get(block)][block]
-        self.state.scatter(blocks, State.SEALED)
+        self.state.scatter(blocks, SEALED)
         self._events.add(Event(EventKind.SEALED, blocks=blocks.tolist()))
         gone = blocks[self.refs.flat[blocks] == 0]
         if len(gone):
             keep = self.indexed.flat[gone] == 1
-            self.state.scatter(gone, np.where(keep, State.CACHED, State.FENCED))
+            self.state.scatter(gone, np.where(keep, CACHED, FENCED))
             self._note_given_up(gone[keep], gone[~keep])
             self.settle(gone)
 
@@ -217,7 +242,7 @@ class Blocks:
         for block in blocks:
             del self.filling[self.filler.get(block)][block]
             self.hash.put(block, np.void(NO_HASH))
-            self.state.put(block, State.OWNED if self.refs.get(block) else State.FENCED)
+            self.state.put(block, OWNED if self.refs.get(block) else FENCED)
         self.settle(np.array(blocks, dtype=np.int64))
 
     def inherit(self, source: int, destination: int, move: bool = False) -> None:
@@ -229,17 +254,15 @@ class Blocks:
         key, indexed = self.hash.key(source), self.indexed.get(source)
         if move:
             self._forget([source])
-        sealed = self.state.get(source) in (State.SEALED, State.CACHED)
-        self.state.put(destination, State.SEALED if sealed else State.OWNED)
+        sealed = self.state.get(source) in (SEALED, CACHED)
+        self.state.put(destination, SEALED if sealed else OWNED)
         if not sealed:
             return
         self.hash.put(destination, np.void(key))
         self.parent.put(destination, np.void(self.parent.key(source)))
         self.tokens.write(destination, 0, self.tokens.row(source).copy())
-        tier = self.index.tier(self.geometry.is_host(destination))
-        if indexed and key not in tier:
-            tier[key] = destination
-            self.indexed.put(destination, 1)
+        if indexed:
+            self._index(destination, key)
 
     def evict(self, blocks: list[int]) -> list[int]:
         """Free those of ``blocks`` that are cached and not held or fenced. Returns them."""
@@ -247,7 +270,7 @@ class Blocks:
         if gone:
             self._forget(gone)
             array = np.array(gone, dtype=np.int64)
-            self.state.scatter(array, State.FENCED)
+            self.state.scatter(array, FENCED)
             self._events.add(Event(EventKind.EVICTED, blocks=gone))
             self.settle(array)
         return gone
@@ -259,7 +282,7 @@ class Blocks:
             self.tier_of(block).withdraw(block)
         if cached:
             array = np.array(cached, dtype=np.int64)
-            self.state.scatter(array, State.FENCED)
+            self.state.scatter(array, FENCED)
             self.settle(array)
             self._events.add(Event(EventKind.FLUSHED, blocks=cached))
 
@@ -268,7 +291,7 @@ class Blocks:
         self._forget(cached)
         if cached:
             self._events.add(Event(EventKind.EVICTED, blocks=cached))
-        self.state.scatter(np.array(free + cached, dtype=np.int64), State.ABSENT)
+        self.state.scatter(np.array(free + cached, dtype=np.int64), ABSENT)
 
     # -- lookup ------------------------------------------------------------------------------------------------------
 
@@ -278,7 +301,7 @@ class Blocks:
         if block is None:
             return None
         state = self.state.get(block)
-        if state == State.FILLING and self.filler.get(block) != row:
+        if state == FILLING and self.filler.get(block) != row:
             return None
         same = self.parent.key(block) == parent and np.array_equal(self.tokens.row(block), tokens)
         return block if same else None
