@@ -38,8 +38,8 @@ def _switch_entry(state: PoolState, slot: int, index: int, destination: int, kin
     """The table names the destination from now on."""
     seqs, blocks = state.sequences, state.blocks
     source = state.tickets.source.get(destination)
-    copy_on_write = kind == TicketKind.COPY_ON_WRITE
-    if copy_on_write:
+    # A sibling may have filled the source since: what this sequence has not published is not in its copy.
+    if kind == TicketKind.COPY_ON_WRITE or index >= seqs.published.get(slot):
         blocks.state.put(destination, BlockState.OWNED)
     else:
         blocks.inherit(source, destination, move=kind == TicketKind.MOVE)

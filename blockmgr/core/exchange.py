@@ -46,10 +46,9 @@ def _take_reports(state: PoolState, row: int, message: Message, reply: Reply) ->
     moved = take_progress(state, row, message.progress, reply)
     appended = take_appends(state, row, message.appends, reply)
     tickets = [ticket for ticket in message.tickets_done.tolist() if state.tickets.is_mine(ticket, row)]
-    copied = [state.tickets.slot_of(ticket) for ticket in tickets]
+    copied = [slot for ticket in tickets if (slot := state.tickets.slot_of(ticket)) >= 0]
     for ticket in tickets:
         copy_done(state, ticket)
-    copied = [slot for slot in copied if slot >= 0]
     publish(state, row, np.unique(np.concatenate((moved, appended, np.array(copied, dtype=np.int64)))))
     if message.failed:
         reply.tables += void_unfinished(state, row)
