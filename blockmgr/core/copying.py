@@ -46,7 +46,7 @@ def _switch_entry(state: PoolState, slot: int, index: int, destination: int, kin
     blocks.refs.put(destination, 1)
     seqs.table.put(slot * seqs.table.stride + index, destination)
     if kind == TicketKind.MOVE and blocks.refs.get(source) > 1 and blocks.state.get(source) == BlockState.SEALED:
-        state.moved[source] = destination
+        state.moved[source] = (destination, blocks.generation.get(destination))
     blocks.unreference(one(source))
     state.tickets.close(destination, slot)
     if kind in (TicketKind.SWAP_OUT, TicketKind.SWAP_IN) and slot not in state.tickets.of_slot:

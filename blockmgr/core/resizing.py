@@ -75,7 +75,7 @@ def _move_sequence(state: PoolState, row: int, slot: int) -> list[TableUpdate]:
     beyond = np.flatnonzero((entries >= state.capacity) & (entries < state.geometry.host_base))
     for index in beyond.tolist():
         source = int(entries[index])
-        moved = state.moved.get(source)
+        moved = _moved(state, source)
         if index in state.tickets.of_slot.get(slot, {}) or blocks.state.get(source) == BlockState.FILLING:
             continue
         if moved is not None:
@@ -86,3 +86,11 @@ def _move_sequence(state: PoolState, row: int, slot: int) -> list[TableUpdate]:
         elif source not in state.tickets.leaving and state.available():
             order_copy(state, row, slot, index, source, TicketKind.MOVE)
     return updates
+
+
+def _moved(state: PoolState, source: int) -> int | None:
+    """Where a block's content was moved for another of its sharers, if it is there still."""
+    destination, generation = state.moved.get(source, (0, 0))
+    blocks = state.blocks
+    complete = blocks.state.get(destination) in (BlockState.SEALED, BlockState.CACHED)
+    return destination if complete and blocks.generation.get(destination) == generation else None

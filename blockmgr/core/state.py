@@ -35,8 +35,8 @@ class PoolState:
         """Executor row → handles of its sequences that others want something of: said in its next reply."""
         self.draining = False
         """Whether blocks beyond the capacity are still in use after a shrink."""
-        self.moved: dict[int, int] = {}
-        """Source → destination of shared blocks that a resize moved, while some table still names the source."""
+        self.moved: dict[int, tuple[int, int]] = {}
+        """Source → destination, and its generation, of shared blocks that a resize moved while tables name the source."""
 
     @property
     def content(self) -> bytes:
