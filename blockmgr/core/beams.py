@@ -70,7 +70,10 @@ def _check_group(state: PoolState, row: int, move: Reorder) -> list[int]:
         values = state.columns[f"slot.{name}"].flat[slots]
         if (values != values[0]).any():
             raise InvalidMessage(f"{name} of reorder.handles", values.tolist(), "beams of a group must be level")
-    if seqs.count.get(int(slots[0])) >= state.geometry.max_length:
+    launched, count = seqs.launched.get(int(slots[0])), seqs.count.get(int(slots[0]))
+    if launched > count:
+        raise InvalidMessage("launched of reorder.handles", launched, f"only {count} tokens are recorded: append first")
+    if count >= state.geometry.max_length:
         raise InvalidMessage("reorder.ids", "one token more", f"a sequence has at most {state.geometry.max_length}")
     for slot in slots.tolist():
         if slot in state.tickets.of_slot or seqs.residency.get(slot) != Residency.DEVICE:

@@ -66,8 +66,12 @@ def _bear(state: PoolState, row: int, parent: int, child: Child, tables: list[Ta
     seqs.own(slot, row, seqs.epoch.get(parent))
     for name in ("body", "root"):
         state.columns[f"slot.{name}"].put(slot, np.void(state.columns[f"slot.{name}"].key(parent)))
-    for name in ("priority", "flags", "family", "final", "prompt", "launched", "computed", "published", "count"):
+    for name in ("priority", "flags", "family", "prompt", "published", "count"):
         state.columns[f"slot.{name}"].put(slot, state.columns[f"slot.{name}"].get(parent))
+    for name in ("launched", "computed"):
+        # Behind the last recorded token each child writes its own.
+        state.columns[f"slot.{name}"].put(slot, min(state.columns[f"slot.{name}"].get(parent), count))
+    seqs.final.put(slot, -1)
     for name in ("attachment", "deaths", "cancel"):
         state.columns[f"slot.{name}"].put(slot, 0)
     seqs.death_count.put(slot, count)
@@ -75,7 +79,7 @@ def _bear(state: PoolState, row: int, parent: int, child: Child, tables: list[Ta
     seqs.score.put(slot, child.score)
     seqs.created.put(slot, state.clock.now())
     seqs.state.put(slot, SequenceState.LIVE)
-    shared = seqs.entries(parent)[: state.geometry.blocks_for(seqs.launched.get(parent))]
+    shared = seqs.entries(parent)[: state.geometry.blocks_for(seqs.launched.get(slot))]
     seqs.extend(slot, shared)
     state.blocks.reference(shared)
     tables.append(TableUpdate(seqs.handle(slot), 0, shared))
