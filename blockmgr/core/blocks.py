@@ -142,6 +142,10 @@ class Blocks:
         state = self.state.flat[blocks]
         quiet = (self.refs.flat[blocks] == 0) & (self.fence.flat[blocks] == 0)
         cached = self._unheld(blocks[quiet & (state == CACHED)])
+        beyond = self._beyond(cached)
+        if beyond.any():
+            self.retire([], cached[beyond].tolist())
+            cached = cached[~beyond]
         if len(cached):
             self.used.scatter(cached, self._clock.stamps(len(cached)))
         freed = self._unheld(blocks[quiet & (state == FENCED)])
@@ -251,13 +255,13 @@ class Blocks:
         Where the source is indexed and the destination's tier has no such entry, the destination becomes one; a move
         hands the entry over.
         """
-        key, indexed = self.hash.key(source), self.indexed.get(source)
-        if move:
-            self._forget([source])
         sealed = self.state.get(source) in (SEALED, CACHED)
         self.state.put(destination, SEALED if sealed else OWNED)
         if not sealed:
             return
+        key, indexed = self.hash.key(source), self.indexed.get(source)
+        if move:
+            self._forget([source])
         self.hash.put(destination, np.void(key))
         self.parent.put(destination, np.void(self.parent.key(source)))
         self.tokens.write(destination, 0, self.tokens.row(source).copy())
