@@ -5,7 +5,7 @@ to what completed steps have written, and its sequences wait, whole, to be adopt
 """
 
 from blockmgr.core.events import Event, EventKind
-from blockmgr.core.messages import Adopted, TableUpdate
+from blockmgr.core.messages import Adopted
 from blockmgr.core.release import cut, finish
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import ExecutorState, FinishReason, Residency, SequenceState
@@ -31,6 +31,7 @@ def bury(state: PoolState, row: int) -> None:
     state.events.add(Event(EventKind.EXECUTOR_DEAD, executor=executors.name_of(row)))
     state.blocks.fences.bury(row)
     _give_up_tickets(state, row)
+    _keep_last_token_to_feed(state, row)
     void_unfinished(state, row)
     solo = executors.solo.get(row)
     for slot in sorted(state.sequences.by_owner.get(row, set())):
@@ -51,19 +52,24 @@ def _give_up_tickets(state: PoolState, row: int) -> None:
             tickets.abandon(destination, slot)
 
 
-def void_unfinished(state: PoolState, row: int) -> list[TableUpdate]:
-    """Cut every table of an executor to what is computed. Returns the tables that got shorter."""
+def _keep_last_token_to_feed(state: PoolState, row: int) -> None:
+    """An heir feeds the last recorded token again. Its position counts as not computed, so that its block, which may be
+    sealed and shared by now, is copied before it is written again.
+    """
+    for slot in state.sequences.by_owner.get(row, ()):
+        state.sequences.computed.put(slot, state.sequences.resume(slot))
+
+
+def void_unfinished(state: PoolState, row: int) -> list[int]:
+    """Cut every table of an executor to what is computed. Returns the slots that lost anything."""
     filling = state.blocks.filling.get(row)
     if filling:
         state.blocks.unfill(list(filling))
-    shorter = []
-    for slot in sorted(state.sequences.by_owner.get(row, set())):
-        before = state.sequences.blocks.get(slot)
-        left = cut(state, slot)
-        if left < before:
-            shorter.append(TableUpdate(state.sequences.handle(slot), left, state.sequences.entries(slot)[left:]))
+    slots = sorted(state.sequences.by_owner.get(row, set()))
+    voided = [slot for slot in slots if cut(state, slot)]
+    for slot in slots:
         _settle_residency(state, slot)
-    return shorter
+    return voided
 
 
 def _settle_residency(state: PoolState, slot: int) -> None:

@@ -11,7 +11,7 @@ from blockmgr.core.forking import fork
 from blockmgr.core.form import check_form
 from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.growth import look_ahead, reserve
-from blockmgr.core.messages import Admission, Admitted, Message, Reply
+from blockmgr.core.messages import NONE, Admission, Admitted, LookedAgain, Message, Reply, TableUpdate
 from blockmgr.core.release import finish
 from blockmgr.core.reports import publish, take_appends, take_progress, take_steps
 from blockmgr.core.resizing import move_below
@@ -51,7 +51,10 @@ def _take_reports(state: PoolState, row: int, message: Message, reply: Reply) ->
         copy_done(state, ticket)
     publish(state, row, np.unique(np.concatenate((moved, appended, np.array(copied, dtype=np.int64)))))
     if message.failed:
-        reply.tables += void_unfinished(state, row)
+        for slot in void_unfinished(state, row):
+            handle, left = state.sequences.handle(slot), state.sequences.blocks.get(slot)
+            reply.tables.append(TableUpdate(handle, left, NONE))
+            reply.looked_again.append(LookedAgain(handle, state.sequences.launched.get(slot)))
     else:
         state.blocks.seal_through(row, state.executors.completed.get(row))
 

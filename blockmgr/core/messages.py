@@ -212,7 +212,9 @@ class Swapped:
 
 @dataclass(slots=True)
 class LookedAgain:
-    """Where a prompt may go on computing, after a second look into the prefix index."""
+    """Where a sequence goes on computing: a prompt after a second look into the prefix index, or any sequence that a
+    failed step has cut back.
+    """
 
     handle: int
     cached: int

@@ -3,7 +3,7 @@
 from blockmgr.core.archive import FinishedRequest
 from blockmgr.core.events import EventKind
 from blockmgr.core.state import PoolState
-from blockmgr.core.states import FinishReason
+from blockmgr.core.states import BlockState, FinishReason
 
 
 def finish(state: PoolState, slot: int, reason: FinishReason) -> None:
@@ -50,8 +50,8 @@ def forget_expected(state: PoolState, slot: int) -> None:
         state.blocks.index.unexpect(slot, chain)
 
 
-def cut(state: PoolState, slot: int) -> int:
-    """Cut a table to the KV that completed steps have written. Returns the number of entries left.
+def cut(state: PoolState, slot: int) -> bool:
+    """Cut a table to the KV that completed steps have written. Returns whether that took anything away.
 
     Blocks that held only work in flight are given up; a sequence in the host tier keeps all it has.
     """
@@ -59,11 +59,16 @@ def cut(state: PoolState, slot: int) -> int:
     valid = seqs.computed.get(slot)
     keep = state.geometry.blocks_for(valid)
     entries = seqs.entries(slot)
+    voided = keep < len(entries) or valid < seqs.launched.get(slot)
     forget_expected(state, slot)
     if keep < len(entries):
         state.tickets.detach(slot, keep)
         seqs.blocks.put(slot, keep)
         state.blocks.unreference(entries[keep:])
     seqs.launched.put(slot, valid)
-    seqs.published.put(slot, min(seqs.published.get(slot), valid // size))
-    return min(keep, len(entries))
+    published = min(seqs.published.get(slot), valid // size)
+    while published and state.blocks.state.get(int(entries[published - 1])) == BlockState.OWNED:
+        # Computed, but no longer filling: it will be published again.
+        published -= 1
+    seqs.published.put(slot, published)
+    return voided
