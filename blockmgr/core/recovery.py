@@ -38,6 +38,9 @@ def rebuild(state: PoolState, pins: Pins, unheard: set[int] | None = None) -> No
     else:
         _close_fences_again(state, unheard)
     _rebuild_reuse(state)
+    if unheard is None:
+        # Without anybody to wait for, what was fenced is free.
+        state.blocks.settle(np.flatnonzero(state.blocks.state.flat == BlockState.FENCED))
     _rebuild_expected(state)
     state.draining = in_use_beyond(state) > 0
 
@@ -94,20 +97,29 @@ def _rebuild_index(state: PoolState) -> None:
 
 
 def _quarantine(state: PoolState) -> None:
-    """Every block without a reference waits for word of each executor that may be alive."""
-    blocks, rows = state.blocks, state.executors.rows()
+    """Every block without a reference waits for word of each executor that may have launched something since.
+
+    Blocks filling without a reference wait too: once they are sealed, a step later than the one that fills them may still
+    read them. Oldest first, so that the orders of reuse are what they were.
+    """
+    blocks, executors = state.blocks, state.executors
     blocks.fence.scatter(np.flatnonzero(blocks.fence.flat), 0)
-    blocks.fences.unheard = {row for row in rows if state.executors.state.get(row) != ExecutorState.DEAD}
-    loose = np.flatnonzero(np.isin(blocks.state.flat, (BlockState.FREE, BlockState.CACHED, BlockState.FENCED)))
+    blocks.fences.unheard = {row for row in executors.rows() if _may_have_launched(state, row)}
     if not blocks.fences.unheard:
-        gone = loose[blocks.state.flat[loose] == BlockState.FENCED]
-        if len(gone):
-            blocks.state.scatter(gone, BlockState.FREE)
         return
-    number = blocks.fences.close(loose)
-    blocks.fence.scatter(loose, number)
-    free = loose[blocks.state.flat[loose] == BlockState.FREE]
-    blocks.state.scatter(free, BlockState.FENCED)
+    unused = (BlockState.FREE, BlockState.CACHED, BlockState.FENCED, BlockState.FILLING)
+    loose = np.flatnonzero(np.isin(blocks.state.flat, unused) & (blocks.refs.flat == 0))
+    loose = loose[np.lexsort((-loose, blocks.used.flat[loose]))]
+    blocks.fence.scatter(loose, blocks.fences.close(loose))
+    blocks.state.scatter(loose[blocks.state.flat[loose] == BlockState.FREE], BlockState.FENCED)
+
+
+def _may_have_launched(state: PoolState, row: int) -> bool:
+    """One that is loading has nothing to launch, unless it has adopted sequences already."""
+    executor = state.executors.state.get(row)
+    return executor in (ExecutorState.LIVE, ExecutorState.FENCING) or (
+        executor == ExecutorState.STARTING and bool(state.sequences.by_owner.get(row))
+    )
 
 
 def _close_fences_again(state: PoolState, unheard: set[int]) -> None:
