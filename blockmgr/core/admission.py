@@ -52,7 +52,7 @@ def _who_fills(state: PoolState, key: bytes) -> int:
     """Handle of the live sequence that is to fill the block of a hash, or 0."""
     expected = state.blocks.index.expected.get(key)
     if expected is not None:
-        return state.sequences.handle(expected.slot)
+        return state.sequences.handle(expected)
     block = state.blocks.index.device.get(key)
     if block is None or state.blocks.state.get(block) != BlockState.FILLING:
         return 0
@@ -201,10 +201,7 @@ def expect_rest(state: PoolState, slot: int, chain: list[bytes]) -> None:
     if seqs.flags.get(slot) & SequenceFlags.NO_STORE:
         return
     seqs.chains[slot] = chain
-    first, entries = seqs.published.get(slot), seqs.entries(slot)
-    last = min(len(chain), len(entries))
-    if first < last:
-        state.blocks.index.expect(slot, chain[first:last], entries[first:last].tolist())
+    state.blocks.index.expect(slot, chain[seqs.published.get(slot) :])
 
 
 def look_again(state: PoolState, row: int, slot: int, tables: list[TableUpdate]) -> LookedAgain:

@@ -210,9 +210,7 @@ class Blocks:
             filling[block] = step
             if index:
                 self._index(block, key)
-            expected = self.index.expected.get(key)
-            if expected is not None and expected.block == block:
-                del self.index.expected[key]
+                self.index.expected.pop(key, None)
 
     def _index(self, block: int, key: bytes) -> None:
         """Make a block the one that a hash finds in its tier, if there is none yet."""

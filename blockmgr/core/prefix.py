@@ -6,7 +6,6 @@ prefix caching names blocks; here the ids and the parent are compared as well on
 and never an answer. Hashes are 128 bits of BLAKE2b, the same in every process.
 """
 
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -40,34 +39,26 @@ def chain_of(root: bytes, tokens: NDArray[np.int32], tokens_per_block: int) -> l
     return chain
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """A block that a live sequence will fill with the hash's tokens, and the sequence's slot."""
-
-    block: int
-    slot: int
-
-
 class PrefixIndex:
     """Block numbers by hash, one map for each tier, and what is expected to come. Derived: rebuilt from the columns."""
 
     def __init__(self) -> None:
         self.device: dict[bytes, int] = {}
         self.host: dict[bytes, int] = {}
-        self.expected: dict[bytes, Expected] = {}
+        self.expected: dict[bytes, int] = {}
+        """Hash → slot of the live sequence that will fill a block with it."""
 
     def tier(self, host: bool) -> dict[bytes, int]:
         """The map of one tier."""
         return self.host if host else self.device
 
-    def expect(self, slot: int, hashes: list[bytes], blocks: list[int]) -> None:
-        """Note that ``slot`` will fill ``blocks``; the first to say so stays the one to wait for."""
-        for key, block in zip(hashes, blocks, strict=True):
-            self.expected.setdefault(key, Expected(block, slot))
+    def expect(self, slot: int, hashes: list[bytes]) -> None:
+        """Note that ``slot`` will fill the blocks of these hashes; the first to say so stays the one to wait for."""
+        for key in hashes:
+            self.expected.setdefault(key, slot)
 
     def unexpect(self, slot: int, hashes: list[bytes]) -> None:
         """Forget what ``slot`` was going to fill."""
         for key in hashes:
-            found = self.expected.get(key)
-            if found is not None and found.slot == slot:
+            if self.expected.get(key) == slot:
                 del self.expected[key]

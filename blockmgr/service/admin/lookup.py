@@ -152,4 +152,4 @@ def _fillers(state: PoolState, filling: Indexes) -> dict[int, Owner]:
 def _expected(state: PoolState, found: FoundChain) -> dict[int, Owner]:
     expected = state.blocks.index.expected
     named = ((place, expected.get(key)) for place, key in enumerate(found.chain) if found.block[place] < 0)
-    return {place: _owner(state, one.slot) for place, one in named if one is not None}
+    return {place: _owner(state, slot) for place, slot in named if slot is not None}
