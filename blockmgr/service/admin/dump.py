@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.core.pool import Pool
 from blockmgr.service.admin.identifiers import uuid_text
@@ -23,7 +25,7 @@ class TableDump:
     geometry: PoolGeometry
     entries: TableEntries
     handles: list[int]
-    uuids: list[str]
+    uuids: np.ndarray
     tokens: list[int]
     computed: list[int]
 
@@ -53,7 +55,7 @@ class TableDump:
         on_host = blocks >= base
         part = TablePart(
             handle=self.handles[place],
-            uuid=self.uuids[place],
+            uuid=uuid_text(self.uuids[place].tobytes()),
             tokens=self.tokens[place],
             computed=self.computed[place],
             first=first,
@@ -72,7 +74,7 @@ def dump_tables(pool: Pool) -> TableDump:
         geometry=pool.geometry,
         entries=entries_of(pool.state, slots),
         handles=[seqs.handle(slot) for slot in slots.tolist()],
-        uuids=[uuid_text(seqs.uuid.key(slot)) for slot in slots.tolist()],
+        uuids=seqs.uuid.flat[slots],
         tokens=seqs.count.flat[slots].tolist(),
         computed=seqs.computed.flat[slots].tolist(),
     )

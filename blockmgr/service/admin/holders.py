@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from blockmgr.core.columns import Indexes
 from blockmgr.core.events import about
 from blockmgr.core.geometry import slot_of
 from blockmgr.core.pool import Pool
@@ -15,7 +14,7 @@ from blockmgr.service.admin.events import event_message
 from blockmgr.service.admin.identifiers import ledger_block, uuid_text, within
 from blockmgr.service.admin.numbers import TICKET_KIND
 from blockmgr.service.admin.pins import pin_message
-from blockmgr.service.admin.tables import live_slots
+from blockmgr.service.admin.tables import entries_of, live_slots
 from pagehold.admin.v1 import block_pb2, sequence_pb2
 from pagehold.common.v1.version_pb2 import StateVersion
 
@@ -64,15 +63,11 @@ def _holders(pool: Pool, block: int) -> Iterator[block_pb2.BlockHolder]:
 
 
 def _naming(state: PoolState, block: int) -> Iterator[tuple[int, int]]:
-    """Slot and index of each table entry that names the block. Its count says when all of them are found."""
-    left, seqs = state.blocks.refs.get(block), state.sequences
-    for slot in live_slots(state).tolist() if left else ():
-        row: Indexes = seqs.table.row(slot, seqs.blocks.get(slot))
-        for index in np.flatnonzero(row == block).tolist():
-            yield slot, index
-            left -= 1
-        if left <= 0:
-            return
+    """Slot and index of each table entry that names the block."""
+    if state.blocks.refs.get(block):
+        entries = entries_of(state, live_slots(state))
+        naming = np.flatnonzero(entries.block == block)
+        yield from zip(entries.slots[entries.place[naming]].tolist(), entries.index[naming].tolist(), strict=True)
 
 
 def _fence(state: PoolState, block: int) -> Iterator[block_pb2.BlockHolder]:

@@ -89,7 +89,7 @@ def unpin(pool: Pool, request: pin_pb2.UnpinRequest) -> list[Pin]:
         ended = [pin for pin in pins if pin.label == request.label]
         what = f"the label {request.label!r}"
     if not ended:
-        raise NotFound(f"no pin has {what}; there are {_names(pins)}")
+        raise NotFound(f"no pin has {what}; there are: {_names(pins)}")
     for one in ended:
         pool.unpin(one.id)
     return ended
@@ -97,6 +97,6 @@ def unpin(pool: Pool, request: pin_pb2.UnpinRequest) -> list[Pin]:
 
 def _names(pins: list[Pin]) -> str:
     if not pins:
-        return "none at all"
+        return "none"
     named = [f"{pin.id}{f' ({pin.label})' if pin.label else ''}" for pin in pins[:8]]
     return ", ".join(named) + (f" and {len(pins) - 8} more" if len(pins) > 8 else "")

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from blockmgr.core.pool import Pool
+from blockmgr.core.states import BlockState
 from blockmgr.core.verify import Snapshot, Violation, verify
 from blockmgr.service.admin.identifiers import within
 from pagehold.admin.v1 import verify_pb2
@@ -26,11 +27,10 @@ async def verify_pool(
 def _answer(
     snapshot: Snapshot, found: list[Violation], limit: int, version: StateVersion, seconds: float
 ) -> verify_pb2.VerifyInvariantsResponse:
-    geometry = snapshot.geometry
     answer = verify_pb2.VerifyInvariantsResponse(
         version=version,
         violation_count=len(found),
-        blocks=snapshot.capacity + geometry.host_blocks,
+        blocks=int((snapshot.block["state"] != BlockState.ABSENT).sum()),
         sequences=len(snapshot.tables),
         table_entries=sum(len(entries) for entries in snapshot.tables.values()),
         index_entries=len(snapshot.index[0]) + len(snapshot.index[1]),

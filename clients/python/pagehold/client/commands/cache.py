@@ -1,0 +1,105 @@
+"""The prefix cache: what is in it, and what a prompt would find."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call
+
+if TYPE_CHECKING:
+    from pagehold.admin.v1 import prefix_pb2
+    from pagehold.client.admin import AdminClient
+
+WHY = {
+    "hit": "cached: would be used",
+    "host-hit": "in the host tier: would be copied back",
+    "being-filled": "a launched step is filling it: others wait, its own executor may use it",
+    "expected": "a live sequence is going to fill it: the prompt would wait for that",
+    "evicted": "was cached and has been evicted",
+    "never-seen": "was never cached, as far as is known",
+    "other-tokens": "its hash is taken by other tokens: not used",
+    "unreachable": "cached, but a block before it is missing",
+    "always-computed": "the last token is always computed, so its block is too",
+}
+
+
+def prefixes(
+    below: Annotated[
+        str | None, typer.Option("--below", metavar="HASH", help="Only what descends from this hash.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option("--depth", min=1, help="At most so many blocks deep.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="At most so many blocks.")] = 1000,
+    address: Address = ADDRESS,
+    pool: Pool = None,
+    timeout: Timeout = TIMEOUT,
+    json: Json = False,
+) -> None:
+    """Show the cached prefixes as a tree: each line is a run of blocks that nothing branches off from."""
+    from pagehold.admin.v1.prefix_pb2 import WalkPrefixesResponse
+    from pagehold.client.commands.prefix_tree import draw
+    from pagehold.client.output import print_json, show
+
+    async def work(client: "AdminClient") -> "prefix_pb2.WalkPrefixesResponse":
+        walked = WalkPrefixesResponse()
+        async for part in client.walk_prefixes(below=below, max_depth=depth, limit=limit):
+            walked.MergeFrom(part)
+        return walked
+
+    answer = call(work, address, pool, timeout)
+    if json:
+        return print_json(answer)
+    if not answer.nodes:
+        return typer.echo("Nothing is cached.")
+    show(draw(answer.nodes))
+    return typer.echo(f"\nThe first {len(answer.nodes)} blocks; --limit shows more.") if answer.truncated else None
+
+
+def explain(
+    ids: Annotated[
+        str, typer.Argument(metavar="PROMPT-IDS", help="Token ids: 1,2,3, a JSON list, @FILE, or - for standard input.")
+    ],
+    salt: Annotated[str | None, typer.Option("--salt", help="The prompt's cache salt.")] = None,
+    adapter: Annotated[str | None, typer.Option("--adapter", help="The prompt's adapter.")] = None,
+    address: Address = ADDRESS,
+    pool: Pool = None,
+    timeout: Timeout = TIMEOUT,
+    json: Json = False,
+) -> None:
+    """Say what a prompt would find in the cache, and why not more. Touches nothing."""
+    from pagehold.client.commands.arguments import prompt_of
+    from pagehold.client.output import Column, print_json, show, table
+
+    prompt = prompt_of(ids, salt, adapter)
+    answer = call(lambda client: client.lookup_prefix(prompt), address, pool, timeout)
+    if json:
+        return print_json(answer)
+    typer.echo(f"{answer.cached_tokens} of {len(prompt.ids)} tokens would be taken from the cache\n")
+    show(table([Column("blocks"), Column("outcome"), Column("why")], _explained(answer)))
+    if answer.cached_tokens < len(prompt.ids) - 1:
+        typer.echo("\nWhat is cached under another salt, adapter or model cannot be found with this prompt.")
+    return None
+
+
+def _explained(answer: "prefix_pb2.LookupPrefixResponse") -> Iterator[tuple[str, str, str]]:
+    """Blocks of the prompt in a row of which the same is true, in one line."""
+    from pagehold.client.output import ranges
+
+    for (outcome, why), run in groupby(answer.blocks, key=_reason):
+        lines = list(run)
+        found = [line.id.block for line in lines if line.HasField("id")]
+        where = f" (blocks {ranges(found)})" if found else ""
+        yield ranges([line.index for line in lines]), outcome, why + where
+
+
+def _reason(line: "prefix_pb2.PrefixBlock") -> tuple[str, str]:
+    from pagehold.client.output import ago, name_of
+
+    outcome = name_of(line, "outcome")
+    why = WHY.get(outcome, outcome)
+    if line.HasField("handle"):
+        why += f"; sequence {line.handle} of executor {line.executor}"
+    if line.HasField("evicted"):
+        why += f", {ago(line.evicted)}"
+    return outcome, why
