@@ -277,9 +277,13 @@ class Blocks:
             self.settle(array)
         return gone
 
-    def forget_all(self, cached: list[int]) -> None:
-        """What is cached is worth nothing any more: it is free as soon as fences and holds allow."""
-        self._forget(cached)
+    def forget_all(self) -> None:
+        """What is cached, or will be, is worth nothing any more: it is free as soon as fences and holds allow.
+
+        No sequence may live.
+        """
+        cached = np.flatnonzero(self.state.flat == CACHED).tolist()
+        self._forget([*cached, *np.flatnonzero(self.state.flat == FILLING).tolist()])
         for block in cached:
             self.tier_of(block).withdraw(block)
         if cached:

@@ -17,7 +17,7 @@ from blockmgr.core.messages import Adopted, Message, Reply
 from blockmgr.core.pins import FOREVER, Pins
 from blockmgr.core.release import finish
 from blockmgr.core.state import PoolState
-from blockmgr.core.states import BlockState, ExecutorState, FinishReason, SequenceState
+from blockmgr.core.states import ExecutorState, FinishReason, SequenceState
 from blockmgr.core.verify import Snapshot, take_snapshot
 
 
@@ -297,8 +297,7 @@ class Pool:
         for pin in self.pins.list():
             self.unpin(pin.id)
         with self.transaction() as state:
-            cached = np.flatnonzero(state.blocks.state.flat == BlockState.CACHED).tolist()
-            state.blocks.forget_all(cached)
+            state.blocks.forget_all()
             self.columns["pool.content"].put(0, np.void(content))
             text = self.columns["pool.description"]
             text.write(
