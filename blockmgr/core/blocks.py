@@ -164,6 +164,10 @@ class Blocks:
             return blocks
         return np.array([block for block in blocks.tolist() if block not in self.holds], dtype=np.int64)
 
+    def is_beyond(self, block: int) -> bool:
+        """Whether a block lies beyond the pool's present size: in use still, and to be moved."""
+        return self.columns["pool.capacity"].get(0) <= block < self.geometry.host_base
+
     def _beyond(self, blocks: Indexes) -> np.ndarray:
         capacity = self.columns["pool.capacity"].get(0)
         return (blocks >= capacity) & (blocks < self.geometry.host_base)

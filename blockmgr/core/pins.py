@@ -48,9 +48,7 @@ class Pins:
         if len(label.encode()) > LABEL_BYTES:
             raise InvalidMessage("label", repr(label), f"at most {LABEL_BYTES} bytes are kept")
         for block in blocks:
-            if self._blocks.state.get(block) not in (BlockState.SEALED, BlockState.CACHED):
-                have = BlockState(self._blocks.state.get(block)).name
-                raise Precondition(f"block {block} is {have}, but only SEALED and CACHED blocks can be pinned")
+            self._check(block)
         empty = np.flatnonzero(self._id.flat == 0)
         if len(empty) < len(blocks):
             raise Precondition(f"{len(blocks)} blocks are to be pinned, but only {len(empty)} more can be")
@@ -64,6 +62,16 @@ class Pins:
             self._id.put(row, id_)
             self._blocks.hold(block)
         return id_
+
+    def _check(self, block: int) -> None:
+        geometry = self._blocks.geometry
+        if not 0 <= block < geometry.total_blocks:
+            raise InvalidMessage("blocks", block, f"must lie in 0..{geometry.total_blocks - 1}")
+        if self._blocks.state.get(block) not in (BlockState.SEALED, BlockState.CACHED):
+            have = BlockState(self._blocks.state.get(block)).name
+            raise Precondition(f"block {block} is {have}, but only SEALED and CACHED blocks can be pinned")
+        if self._blocks.is_beyond(block):
+            raise Precondition(f"block {block} lies beyond the pool's size and is being moved")
 
     def remove(self, id_: int) -> list[int]:
         """End a pin. Returns its blocks; ``NotFound`` if there is none of that id."""
