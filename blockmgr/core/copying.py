@@ -56,11 +56,15 @@ def _switch_entry(state: PoolState, slot: int, index: int, destination: int, kin
 
 def _demoted(state: PoolState, destination: int) -> None:
     """A cached block has a copy in the host tier: keep it where the host has none of that content yet."""
-    blocks = state.blocks
-    blocks.inherit(state.tickets.source.get(destination), destination)
+    blocks, source = state.blocks, state.tickets.source.get(destination)
+    blocks.inherit(source, destination)
     kept = bool(blocks.indexed.get(destination))
     blocks.state.put(destination, BlockState.CACHED if kept else BlockState.FENCED)
+    used = blocks.used.get(source)
     state.tickets.close(destination, -1)
+    # The copy was no use of it: it stays among the first to be evicted.
+    if blocks.tier(host=False).cool(source):
+        blocks.used.put(source, used)
 
 
 def demote(state: PoolState, row: int, count: int) -> list[int]:

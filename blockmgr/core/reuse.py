@@ -51,6 +51,13 @@ class Reuse:
         """Take a cached block out of the order of eviction, because it is used or held again."""
         return self._evictable.pop(block, 0) is None
 
+    def cool(self, block: int) -> bool:
+        """Make a cached block the first to be evicted. Returns whether it could be evicted at all."""
+        if block not in self._evictable:
+            return False
+        self._evictable.move_to_end(block, last=False)
+        return True
+
     def take(self, count: int) -> tuple[list[int], list[int]]:
         """Hand out ``count`` blocks: from the free list, then by eviction. Returns (free, evicted). Ask ``available`` first."""
         from_free = min(count, len(self._free))
