@@ -162,6 +162,10 @@ class Sequences:
             del self.by_caller[caller]
         self.by_owner.get(self.owner.get(slot), set()).discard(slot)
         self.chains.pop(slot, None)
+        logprobs = self.logprobs.row(slot, self.count.get(slot))
+        if logprobs.any():
+            # Only those that are given are ever written: the next tenant's must read as absent.
+            self.logprobs.write(slot, 0, np.zeros_like(logprobs))
         for name in ("count", "blocks", "launched", "computed", "published", "prompt", "request_length", "cancel"):
             self.columns[f"slot.{name}"].put(slot, 0)
         self.owner.put(slot, NOBODY)
