@@ -127,7 +127,7 @@ def _cannot_be(state: PoolState, request: Admission) -> Admitted | None:
     if longest > limit:
         return Admitted(request.uuid, refusal=Refusal.TOO_LONG, needed=longest, available=limit)
     # The last token is never fed, so a sequence of n tokens needs room for the KV of n - 1.
-    blocks, usable = state.geometry.blocks_for(max(longest - 1, length)), state.capacity - 1
+    blocks, usable = state.geometry.blocks_for(max(longest - 1, length, request.reserve)), state.capacity - 1
     if blocks > usable:
         return Admitted(request.uuid, refusal=Refusal.NEVER_FITS, needed=blocks, available=usable)
     return None
@@ -140,19 +140,25 @@ def _is_known(state: PoolState, row: int, request: Admission, tables: list[Table
     if slot is None and any(request.caller):
         slot = seqs.by_caller.get(request.caller)
     if slot is None:
-        if state.archive.find(request.uuid) is None:
+        finished = state.archive.find(request.uuid) or state.archive.find_caller(request.caller)
+        if finished is None:
             return None
+        if finished.body != request.body:
+            return _other_body(request)
         return Admitted(request.uuid, refusal=Refusal.DUPLICATE, detail="the request has finished")
     if seqs.body.key(slot) != request.body:
-        return Admitted(
-            request.uuid, refusal=Refusal.BODY_MISMATCH, detail="the id is in use by a request with another body"
-        )
+        return _other_body(request)
     mine = seqs.owner.get(slot) == row and seqs.state.get(slot) == SequenceState.LIVE
     if not mine or seqs.uuid.key(slot) != request.uuid:
         return Admitted(request.uuid, refusal=Refusal.DUPLICATE, detail="the request is in flight")
     handle = seqs.handle(slot)
     tables.append(TableUpdate(handle, 0, visible(state, seqs.entries(slot))))
     return Admitted(request.uuid, handle, seqs.resume(slot))
+
+
+def _other_body(request: Admission) -> Admitted:
+    detail = "the id is in use by a request with another body"
+    return Admitted(request.uuid, refusal=Refusal.BODY_MISMATCH, detail=detail)
 
 
 def _not_now(state: PoolState, request: Admission) -> Admitted | None:

@@ -72,6 +72,7 @@ class Archive:
     def reset(self) -> None:
         """Rebuild what is derived from the columns."""
         self._by_uuid = {self._uuid.key(row): row for row in self._kept()}
+        self._by_caller = {caller: row for row in self._kept() if any(caller := self._read(row).caller)}
 
     def __len__(self) -> int:
         return self._head.get(0) - self._tail.get(0)
@@ -101,6 +102,8 @@ class Archive:
         self._head.put(0, self._head.get(0) + 1)
         self._cursor.put(0, start + len(data))
         self._by_uuid[record.uuid] = row
+        if any(record.caller):
+            self._by_caller[record.caller] = row
 
     def _drop_where(self, start: int, end: int) -> None:
         """Drop the oldest records until none overlaps [start, end)."""
@@ -114,6 +117,9 @@ class Archive:
     def _drop_oldest(self) -> None:
         row = self._tail.get(0) % self._rows
         self._by_uuid.pop(self._uuid.key(row), None)
+        caller = self._read(row).caller
+        if self._by_caller.get(caller) == row:
+            del self._by_caller[caller]
         self._tail.put(0, self._tail.get(0) + 1)
 
     def expire(self, now: float) -> int:
@@ -127,7 +133,13 @@ class Archive:
     def find(self, uuid: bytes) -> FinishedRequest | None:
         """The finished request of a UUID, if it is still kept."""
         row = self._by_uuid.get(uuid)
-        if row is None:
-            return None
+        return None if row is None else self._read(row)
+
+    def find_caller(self, caller: bytes) -> FinishedRequest | None:
+        """The last finished request of a caller's own id (a digest, not zeros), if it is still kept."""
+        row = self._by_caller.get(caller)
+        return None if row is None else self._read(row)
+
+    def _read(self, row: int) -> FinishedRequest:
         start = self._offset.get(row)
         return FinishedRequest.unpack(self._bytes.flat[start : start + self._length.get(row)].tobytes())
