@@ -98,6 +98,7 @@ def _check_states(s: Snapshot) -> None:
                 s.fail(1, f"a block is twice in the {name} of tier {host}")
             for block in listed[(state[listed] != want) | ~tier[listed]][:4].tolist():
                 s.fail(1, f"block {block} is in the {name} of tier {host} and is {S(int(state[block])).name}")
+        _check_quiet(s, tier, evictable)
         missing = np.setdiff1d(np.flatnonzero((state == S.FREE) & tier), free)
         for block in missing[:4].tolist():
             s.fail(1, f"block {block} is FREE and not in the free list")
@@ -105,6 +106,21 @@ def _check_states(s: Snapshot) -> None:
     absent = (state == S.ABSENT) & ((beyond < s.capacity) | (beyond >= base))
     for block in np.flatnonzero(absent)[:4].tolist():
         s.fail(1, f"block {block} is ABSENT inside the pool")
+
+
+def _check_quiet(s: Snapshot, tier: np.ndarray, evictable: np.ndarray) -> None:
+    """No block is lost: what is cached can be evicted, and what is fenced becomes free, unless a fence or hold keeps it."""
+    state = s.block["state"]
+    pending = np.flatnonzero(s.ticket["kind"])
+    held = np.concatenate((pending, s.ticket["source"][pending], np.array(s.pinned, dtype=np.int64)))
+    open_ = tier & (s.block["fence"] == 0)
+    lost = np.setdiff1d(np.flatnonzero(open_ & (state == S.CACHED)), np.concatenate((evictable, held)))
+    stuck = np.setdiff1d(np.flatnonzero(open_ & (state == S.FENCED)), held)
+    for block in (*lost[:4].tolist(), *stuck[:4].tolist()):
+        s.fail(
+            1,
+            f"block {block} is {S(int(state[block])).name}, and neither a fence nor a hold keeps it from being reused",
+        )
 
 
 def _check_counts(s: Snapshot) -> None:
