@@ -61,15 +61,15 @@ def _keep_last_token_to_feed(state: PoolState, row: int) -> None:
 
 
 def void_unfinished(state: PoolState, row: int) -> list[int]:
-    """Cut every table of an executor to what is computed. Returns the slots that lost anything."""
+    """Cut every table of an executor to what is computed. Returns its slots."""
     filling = state.blocks.filling.get(row)
     if filling:
         state.blocks.unfill(list(filling))
     slots = sorted(state.sequences.by_owner.get(row, set()))
-    voided = [slot for slot in slots if cut(state, slot)]
     for slot in slots:
+        cut(state, slot)
         _settle_residency(state, slot)
-    return voided
+    return slots
 
 
 def _settle_residency(state: PoolState, slot: int) -> None:

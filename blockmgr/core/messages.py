@@ -212,8 +212,8 @@ class Swapped:
 
 @dataclass(slots=True)
 class LookedAgain:
-    """Where a sequence goes on computing: a prompt after a second look into the prefix index, or any sequence that a
-    failed step has cut back.
+    """Where a sequence goes on computing: a prompt after a second look into the prefix index, or after a failed step
+    every sequence of the executor.
     """
 
     handle: int

@@ -50,8 +50,8 @@ def forget_expected(state: PoolState, slot: int) -> None:
         state.blocks.index.unexpect(slot, chain)
 
 
-def cut(state: PoolState, slot: int) -> bool:
-    """Cut a table to the KV that completed steps have written. Returns whether that took anything away.
+def cut(state: PoolState, slot: int) -> None:
+    """Cut a table to the KV that completed steps have written.
 
     Blocks that held only work in flight are given up; a sequence in the host tier keeps all it has.
     """
@@ -59,7 +59,6 @@ def cut(state: PoolState, slot: int) -> bool:
     valid = seqs.computed.get(slot)
     keep = state.geometry.blocks_for(valid)
     entries = seqs.entries(slot)
-    voided = keep < len(entries) or valid < seqs.launched.get(slot)
     forget_expected(state, slot)
     if keep < len(entries):
         state.tickets.detach(slot, keep)
@@ -71,4 +70,3 @@ def cut(state: PoolState, slot: int) -> bool:
         # Computed, but no longer filling: it will be published again.
         published -= 1
     seqs.published.put(slot, published)
-    return voided
