@@ -1,0 +1,145 @@
+"""Rotary position embedding, with every scaling that transformers computes.
+
+The rotations themselves (inverse frequencies and attention factor) are transformers' own; what is added is that a
+sequence's factors come from that sequence's own length, not from the longest one in the batch.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from executor.models.batch import AttentionBatch
+from executor.models.errors import UnsupportedModel
+
+DEFAULT = "default"
+PARTIAL_BY_DEFAULT = {"phi3"}
+"""Families that rotate a part of each head (`partial_rotary_factor`) with the unscaled rope too."""
+
+
+def rope_parameters(source: Any) -> dict[str, Any]:
+    """The rope parameters of a transformers configuration, `rope_type` among them, whatever spelling it was read from.
+
+    Raises UnsupportedModel for a type that transformers does not know, and for parameters that differ by layer.
+    """
+    parameters = dict(getattr(source, "rope_parameters", None) or {})
+    rope_type = parameters.get("rope_type", DEFAULT if "rope_theta" in parameters else None)
+    if rope_type is None:
+        raise UnsupportedModel(f"rope_parameters is {parameters}: one set of parameters for all layers is needed")
+    if rope_type != DEFAULT and rope_type not in ROPE_INIT_FUNCTIONS:
+        known = ", ".join([DEFAULT, *ROPE_INIT_FUNCTIONS])
+        raise UnsupportedModel(f"rope type {rope_type!r} is not one of {known}")
+    return {**parameters, "rope_type": rope_type}
+
+
+def longest_sequence(source: Any) -> int:
+    """Tokens that a sequence may have by the model's rope: `max_position_embeddings`, stretched by linear and dynamic
+    scaling, and by yarn where `factor` times the original length is more."""
+    parameters = rope_parameters(source)
+    limit = int(source.max_position_embeddings)
+    factor = float(parameters.get("factor") or 1.0)
+    if parameters["rope_type"] in ("linear", "dynamic"):
+        return int(limit * factor)
+    if parameters["rope_type"] == "yarn":
+        return max(limit, int(parameters["original_max_position_embeddings"] * factor))
+    return limit
+
+
+def inverse_frequencies(source: Any, length: int | None = None) -> tuple[torch.Tensor, float]:
+    """Inverse frequencies [rotary_dim / 2] (float32) and attention factor for a sequence of `length` tokens.
+
+    Without a length: as transformers computes them when it makes the model.
+    """
+    parameters = rope_parameters(source)
+    if parameters["rope_type"] == DEFAULT:
+        head_dim = getattr(source, "head_dim", None) or source.hidden_size // source.num_attention_heads
+        partial = parameters.get("partial_rotary_factor", 1.0) if source.model_type in PARTIAL_BY_DEFAULT else 1.0
+        dim = int(head_dim * partial)
+        return 1.0 / (parameters["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float) / dim)), 1.0
+    compute = ROPE_INIT_FUNCTIONS[parameters["rope_type"]]
+    # transformers hands its function a tensor, whose arithmetic is float32; a Python number would be computed in
+    # float64 and round to other frequencies.
+    frequencies, factor = compute(source, torch.device("cpu"), seq_len=None if length is None else torch.tensor(length))
+    return frequencies.float(), float(factor)
+
+
+@dataclass(frozen=True)
+class RopeRows:
+    """Where a step's rotations stand: token t is rotated by cos[rows[t]] and sin[rows[t]], both [P, rotary_dim / 2]."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+    rows: torch.Tensor
+
+
+class Rope:
+    """The rotations of one model.
+
+    A **regime** is a set of inverse frequencies. Most rope types have one. `longrope` has two, for sequences up to
+    and above the original length; `dynamic` has one for each length above `max_position_embeddings`. Cosines are
+    tabulated, [regimes · max_length, rotary_dim / 2], except for `dynamic`, whose tables would be as many as its
+    lengths: it computes a step's own.
+    """
+
+    def __init__(self, source: Any, max_length: int, device: torch.device) -> None:
+        self.max_length = max_length
+        rope_type = rope_parameters(source)["rope_type"]
+        self._first_length = _first_scaled_length(source)
+        above = max_length - self._first_length + 1
+        lengths: list[int | None] = [None]
+        if rope_type == "longrope" and above > 0:
+            lengths.append(self._first_length)
+        elif rope_type == "dynamic":
+            lengths += range(self._first_length, max_length + 1)
+        computed = [inverse_frequencies(source, length) for length in lengths]
+        self.attention_factor = computed[0][1]
+        inverse = torch.stack([frequencies for frequencies, _ in computed])
+        self.regimes = len(lengths)
+        self._inverse = inverse.to(device)
+        self._tabulated = self.regimes <= 2
+        if self._tabulated:
+            # On the CPU whatever the device, so that one machine's GPU and CPU rotate alike.
+            angles = torch.arange(max_length).float()[None, :, None] * inverse[:, None, :]
+            self._cos, self._sin = self._waves(angles.flatten(0, 1))
+            self._cos, self._sin = self._cos.to(device), self._sin.to(device)
+
+    @property
+    def rotary_dim(self) -> int:
+        """Elements of each head that are rotated."""
+        return 2 * int(self._inverse.shape[1])
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether a sequence's length changes its rotations."""
+        return self.regimes > 1
+
+    def regime(self, length: int) -> int:
+        """Which set of inverse frequencies a sequence of this length uses: 0 up to `regimes` - 1."""
+        return min(max(length - self._first_length + 1, 0), self.regimes - 1)
+
+    def rows(self, positions: torch.Tensor, batch: AttentionBatch) -> RopeRows:
+        """The rotations of a step's tokens, at positions [T]. Raises ValueError if lengths matter and are not given."""
+        if not self.depends_on_length:
+            return RopeRows(self._cos, self._sin, positions)
+        if batch.rope_lengths is None:
+            raise ValueError("this model's rope depends on a sequence's length: the batch has to say rope_lengths")
+        tokens = torch.arange(positions.shape[0], device=positions.device)
+        sequence = torch.searchsorted(batch.query_starts[1:], tokens, right=True).clamp_(max=len(batch.lengths) - 1)
+        lengths = batch.rope_lengths.to(torch.int64)
+        regime = (lengths - (self._first_length - 1)).clamp(0, self.regimes - 1)[sequence]
+        if self._tabulated:
+            return RopeRows(self._cos, self._sin, positions + regime * self.max_length)
+        cos, sin = self._waves(positions.float()[:, None] * self._inverse[regime])
+        return RopeRows(cos, sin, tokens)
+
+    def _waves(self, angles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return angles.cos() * self.attention_factor, angles.sin() * self.attention_factor
+
+
+def _first_scaled_length(source: Any) -> int:
+    """The smallest length whose rotations differ from those of short sequences."""
+    parameters = rope_parameters(source)
+    if parameters["rope_type"] == "longrope":
+        return int(parameters["original_max_position_embeddings"]) + 1
+    return int(source.max_position_embeddings) + 1
