@@ -1,0 +1,358 @@
+"""A whole small world for a test: a keeper with its manager, scripted executors, and an operator's view of all of it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from pagehold.admin.v1 import admin_service_pb2_grpc, executor_pb2, stats_pb2, verify_pb2
+from tests.scripted.delivery import delivered, ended
+from tests.scripted.workload import Request
+
+ROOT = Path(__file__).parents[2]
+PAGEHOLD = [sys.executable, "-m", "pagehold.client"]
+
+GEOMETRY = {
+    "tokens_per_block": 4,
+    "block_bytes": 64,
+    "device_blocks": 512,
+    "host_blocks": 128,
+    "max_sequences": 128,
+    "max_length": 256,
+}
+"""Small blocks, so that much happens at their boundaries."""
+
+SETTINGS = {
+    "lease_seconds": 5,
+    "probe_seconds": 2,
+    "adoption_seconds": 20,
+    "return_seconds": 20,
+    "stop_grace": 2,
+}
+"""Times of the manager that are long on a busy machine and short for a test."""
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+    """Wait until the condition holds and return what it returned; fail, naming it, if it does not in time."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+    return found
+
+
+def environment(settings: dict[str, Any]) -> dict[str, str]:
+    """This process's environment with settings of the manager."""
+    return dict(os.environ) | {f"PAGEHOLD_{name.upper()}": str(value) for name, value in settings.items()}
+
+
+def open_descriptors(pid: int) -> int:
+    """How many descriptors a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def resident_kilobytes(pid: int) -> int:
+    """Memory of a process's own that is resident: shared memory, which belongs to the pool, is left out."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
+
+
+class ScriptedExecutor:
+    """One executor process with its device."""
+
+    def __init__(self, world: "World", script: dict[str, Any]) -> None:
+        self.name = script["name"]
+        self.delivery = Path(script["delivery"])
+        self._number = len(world.executors)
+        self._output = world.directory / f"executor-{self._number}.out"
+        self._errors = world.directory / f"executor-{self._number}.err"
+        path = world.directory / f"executor-{self._number}.json"
+        path.write_text(json.dumps(script))
+        with self._output.open("w") as output, self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.scripted.executor", str(path)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                env=dict(os.environ) | script.get("environment", {}),
+            )
+
+    @property
+    def pid(self) -> int:
+        """Id of the engine's process."""
+        return self.process.pid
+
+    @property
+    def device(self) -> int:
+        """Id of the device's process."""
+        return int(self.await_event("started")["device"])
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """What it has told of one kind."""
+        lines = [json.loads(line) for line in self._output.read_text().splitlines() if line.endswith("}")]
+        return [line for line in lines if line["event"] == event]
+
+    def await_event(self, event: str, count: int = 1, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait until it has told ``count`` times of something; returns the last of these."""
+
+        def told() -> bool:
+            if len(self.events(event)) >= count:
+                return True
+            assert self.process.poll() is None, f"{self} ended before {event!r}: {self.trouble()}"
+            return False
+
+        wait_until(told, f"{self} tells {event!r}", seconds)
+        return self.events(event)[count - 1]
+
+    def await_point(self, point: str, seconds: float = 60.0) -> None:
+        """Wait until it stands still at a point."""
+        wait_until(lambda: any(at["point"] == point for at in self.events("at")), f"{self} at {point}", seconds)
+
+    def go_on(self) -> None:
+        """Let it go on from where it stands, or end where it stays."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL to the engine alone; its device goes on for as long as it has work."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def signal(self, number: int) -> None:
+        """A signal to the engine alone."""
+        self.process.send_signal(number)
+
+    def await_exit(self, seconds: float = 60.0) -> int:
+        """Its exit code."""
+        wait_until(lambda: self.process.poll() is not None, f"{self} ends; {self.trouble()}", seconds)
+        return int(self.process.returncode)
+
+    def await_done(self, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait until all it was asked for has been delivered, and it has left. Returns what it counted."""
+        done = self.await_event("done", seconds=seconds)
+        code = self.await_exit(seconds)
+        assert code == 0, f"{self} exits with {code}: {self.trouble()}"
+        return done
+
+    def trouble(self) -> str:
+        """What it wrote to standard error."""
+        return self._errors.read_text()[-4000:]
+
+    def end(self) -> None:
+        """Kill engine and device, whatever they are doing."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def __repr__(self) -> str:
+        return f"executor {self.name} ({self._number})"
+
+
+class World:
+    """Everything of one test, in one short folder. ``end`` leaves no process behind."""
+
+    def __init__(self, **settings: Any) -> None:
+        # The paths of sockets are limited to 107 bytes, and pytest's folders are longer.
+        self.directory = Path(tempfile.mkdtemp(prefix="ph-"))
+        self.runtime_dir = self.directory / "run"
+        self.violations = self.directory / "violations"
+        self.address = f"unix:{self.runtime_dir}/admin.sock"
+        self.settings = SETTINGS | settings
+        self.executors: list[ScriptedExecutor] = []
+        self.keepers: list[subprocess.Popen[bytes]] = []
+        self.managers: list[subprocess.Popen[bytes]] = []
+        self._channel: grpc.Channel | None = None
+
+    # -- keeper and manager --------------------------------------------------------------------------------------------
+
+    def start_keeper(self, watchdog: float = 0.0, hash_seed: int | None = None) -> None:
+        """Start a keeper, which starts a manager or finds the one that runs."""
+        more = {} if hash_seed is None else {"PYTHONHASHSEED": str(hash_seed)}
+        with (self.directory / "keeper.log").open("a") as log:
+            self.keepers.append(
+                subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "blockmgr.keeper", "--runtime-dir", str(self.runtime_dir)),
+                        *("--watchdog", str(watchdog), "--", *self.manager_command()),
+                    ],
+                    cwd=ROOT,
+                    stderr=log,
+                    stdout=log,
+                    env=environment(self.settings) | more,
+                )
+            )
+
+    def manager_command(self) -> list[str]:
+        """What starts a manager here."""
+        return [*PAGEHOLD, "blockmgr", "--runtime-dir", str(self.runtime_dir), "--address", self.address]
+
+    def start_manager(self, **settings: Any) -> subprocess.Popen[bytes]:
+        """Start a manager with nobody to keep its memory."""
+        with (self.directory / "manager.log").open("a") as log:
+            self.managers.append(
+                subprocess.Popen(
+                    self.manager_command(), cwd=ROOT, stderr=log, stdout=log, env=environment(self.settings | settings)
+                )
+            )
+        return self.managers[-1]
+
+    @property
+    def keeper(self) -> subprocess.Popen[bytes]:
+        """The last keeper started."""
+        return self.keepers[-1]
+
+    def manager_pid(self) -> int:
+        """Id of the manager that serves here, 0 if none does."""
+        try:
+            return int((self.runtime_dir / "blockmgr.lock").read_text() or 0)
+        except FileNotFoundError:
+            return 0
+
+    def kill_manager(self) -> int:
+        """SIGKILL the manager, and return its id."""
+        pid = self.manager_pid()
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def await_manager(self, other_than: int = 0, seconds: float = 30.0) -> int:
+        """Wait until a manager (not the one of the id given) serves, and return its id."""
+
+        def serves() -> int:
+            pid = self.manager_pid()
+            return pid if pid not in (0, other_than) and self.is_serving() else 0
+
+        return int(wait_until(serves, f"a manager serves; {self.log()}", seconds))
+
+    def is_serving(self) -> bool:
+        """Whether the manager answers operators."""
+        try:
+            self.admin.ListPools(self._list_pools(), timeout=1.0)
+        except grpc.RpcError:
+            return False
+        return True
+
+    @staticmethod
+    def _list_pools() -> Any:
+        from pagehold.admin.v1 import pool_pb2
+
+        return pool_pb2.ListPoolsRequest()
+
+    def log(self) -> str:
+        """The last that keeper and manager have said."""
+        texts = [path.read_text()[-3000:] for path in sorted(self.directory.glob("*.log"))]
+        return "\n".join(texts)
+
+    # -- executors -----------------------------------------------------------------------------------------------------
+
+    def start_executor(self, name: str, requests: Sequence[Request] = (), **script: Any) -> ScriptedExecutor:
+        """Start an executor. What is delivered for one name goes into one file, over all its lives."""
+        script = {
+            "runtime_dir": str(self.runtime_dir),
+            "name": name,
+            "pool": {"geometry": GEOMETRY | script.pop("geometry", {}), **script.pop("pool", {})},
+            "requests": [asdict(request) for request in requests],
+            "violations": str(self.violations),
+            "delivery": str(self.directory / f"delivered-{name}"),
+            "seed": len(self.executors),
+        } | script
+        self.executors.append(ScriptedExecutor(self, script))
+        return self.executors[-1]
+
+    def delivered(self, name: str) -> dict[str, list[tuple[int, int]]]:
+        """What has been delivered under a name: number and token, in order, by UUID."""
+        return delivered(self.directory / f"delivered-{name}")
+
+    def ended(self, name: str) -> dict[str, int]:
+        """Reasons of what ended early."""
+        return ended(self.directory / f"delivered-{name}")
+
+    # -- operators -----------------------------------------------------------------------------------------------------
+
+    @property
+    def admin(self) -> admin_service_pb2_grpc.AdminServiceStub:
+        """The operators' port."""
+        if self._channel is None:
+            options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200)]
+            options += [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 50)]
+            self._channel = grpc.insecure_channel(self.address, options=options)
+        return admin_service_pb2_grpc.AdminServiceStub(self._channel)
+
+    def statistics(self) -> stats_pb2.PoolStats:
+        """Figures of the only pool."""
+        request = stats_pb2.GetPoolStatsRequest()
+        return self.admin.GetPoolStats(request, timeout=10, wait_for_ready=True).stats
+
+    def violated_invariants(self) -> list[str]:
+        """What the manager finds wrong with its state."""
+        found = self.admin.VerifyInvariants(verify_pb2.VerifyInvariantsRequest(), timeout=20, wait_for_ready=True)
+        return [f"{violation.invariant}: {violation.detail}" for violation in found.violations]
+
+    def registrations(self) -> list[executor_pb2.Executor]:
+        """The executors that the pool knows, dead ones with sequences too."""
+        request = executor_pb2.ListExecutorsRequest()
+        return list(self.admin.ListExecutors(request, timeout=10, wait_for_ready=True).executors)
+
+    # -- what has to hold ----------------------------------------------------------------------------------------------
+
+    def check_memory(self) -> None:
+        """No device has found a byte that should not have been there, and the manager's state does not contradict itself."""
+        found = self.violations.read_text() if self.violations.exists() else ""
+        assert not found, found[:4000]
+        assert self.violated_invariants() == []
+
+    def check_delivered(self, name: str, requests: Sequence[Request]) -> None:
+        """Every token that was to come has come, once and in order, and none that was not."""
+        expected = {uuid: output for request in requests for uuid, output in request.expected().items()}
+        assert self.delivered(name) == {uuid: list(enumerate(output)) for uuid, output in expected.items()}
+
+    def end(self) -> None:
+        """End every process."""
+        for executor in self.executors:
+            executor.end()
+        for keeper in self.keepers:
+            keeper.kill()
+            keeper.wait(10)
+        for pid in {self.manager_pid(), *(manager.pid for manager in self.managers)} - {0}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for manager in self.managers:
+            manager.wait(10)
+        if self._channel is not None:
+            self._channel.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextmanager
+def running(keeper: bool = True, **settings: Any) -> Iterator[World]:
+    """A world with a keeper and a manager that serves."""
+    world = World(**settings)
+    try:
+        if keeper:
+            world.start_keeper()
+        else:
+            world.start_manager()
+        world.await_manager()
+        yield world
+    except BaseException:
+        print(world.log())
+        for executor in world.executors:
+            print(executor, executor.trouble())
+        raise
+    finally:
+        world.end()
