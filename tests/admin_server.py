@@ -6,6 +6,7 @@ The manager has its loop in a thread of its own, as it has in its process. What 
 import asyncio
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from uuid import UUID
 
 import grpc
 import numpy as np
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
 
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.core.messages import Admission, Admitted, Finished, Message, Progress, Reply
@@ -99,6 +102,35 @@ class Worker:
     def cache(self, *prompts: list[int]) -> None:
         """Leave prompts behind in the cache."""
         self.finish(*self.prefill(*prompts))
+
+
+class Failing:
+    """Use as ``with Failing() as failed``: what is in it has to fail with a gRPC status, which is read from it then."""
+
+    code: grpc.StatusCode
+    text: str
+    reason: str
+    """Name of the ``ErrorReason``."""
+    fields: list[str]
+    """Names of the fields that were wrong."""
+    trailers: dict[str, str]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        assert kind is not None, "did not fail"
+        if not isinstance(error, grpc.RpcError):
+            return False
+        call: Any = error
+        self.code, self.text = call.code(), call.details()
+        self.trailers = {key: value for key, value in call.trailing_metadata() if isinstance(value, str)}
+        info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+        for detail in rpc_status.from_call(call).details:
+            detail.Unpack(info)
+            detail.Unpack(bad)
+        self.reason, self.fields = info.reason, [violation.field for violation in bad.field_violations]
+        return True
 
 
 class AdminServer:
@@ -193,3 +225,11 @@ class AdminServer:
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]
         with grpc.insecure_channel(self.address, options=options) as channel:
             yield admin_service_pb2_grpc.AdminServiceStub(channel)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for a condition, ten seconds at most."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline, "did not come to hold within 10 s"
+        time.sleep(0.005)

@@ -4,19 +4,20 @@ import os
 
 import numpy as np
 
-from blockmgr.core.columns import PAGE
+from blockmgr.core.columns import PAGE, Indexes
 from blockmgr.core.counts import Counts
 from blockmgr.core.events import EventKind
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, ExecutorState, Residency, SequenceState, TicketKind
 from blockmgr.service.admin.numbers import BLOCK_STATE, TICKET_KIND
-from blockmgr.service.admin.tables import TableEntries, entries_of, live_slots
+from blockmgr.service.admin.tables import entries_of, live_slots
 from blockmgr.service.pools import ManagedPool
 from blockmgr.service.specs import describe
 from pagehold.admin.v1 import pool_pb2, stats_pb2
 from pagehold.common.v1 import states_pb2
 
 SECTOR = 512
+FULL = (BlockState.FILLING, BlockState.SEALED)
 SERVING = (ExecutorState.STARTING, ExecutorState.LIVE)
 
 
@@ -96,10 +97,9 @@ def _sequences(state: PoolState) -> stats_pb2.SequenceStats:
     seqs, slots = state.sequences, live_slots(state)
     size = state.geometry.tokens_per_block
     residency = np.bincount(seqs.residency.flat[slots], minlength=len(Residency))
-    entries = entries_of(state, slots)
-    in_use = int(np.count_nonzero(state.blocks.refs.flat[: state.geometry.host_base]))
-    on_device = int(np.count_nonzero(entries.block < state.geometry.host_base))
-    tokens, reserved = _tokens_in_use(state, entries), in_use * size
+    refs = state.blocks.refs.flat[: state.geometry.host_base]
+    in_use, on_device = int(np.count_nonzero(refs)), int(refs.sum())
+    tokens, reserved = _tokens_in_use(state, slots), in_use * size
     return stats_pb2.SequenceStats(
         live=int(np.count_nonzero(seqs.state.flat[slots] == SequenceState.LIVE)),
         orphaned=int(np.count_nonzero(seqs.state.flat[slots] == SequenceState.ORPHANED)),
@@ -109,8 +109,8 @@ def _sequences(state: PoolState) -> stats_pb2.SequenceStats:
         free_slots=seqs.slots - len(slots),
         tokens=int(seqs.count.flat[slots].sum()),
         computed_tokens=int(seqs.computed.flat[slots].sum()),
-        table_entries=len(entries.block),
-        table_bytes=_table_bytes(state, entries),
+        table_entries=int(seqs.blocks.flat[slots].sum()),
+        table_bytes=_table_bytes(state, slots),
         blocks_in_use=in_use,
         blocks_saved_by_sharing=on_device - in_use,
         utilisation=tokens / max(1, (state.capacity - 1) * size),
@@ -118,22 +118,26 @@ def _sequences(state: PoolState) -> stats_pb2.SequenceStats:
     )
 
 
-def _table_bytes(state: PoolState, entries: TableEntries) -> int:
+def _table_bytes(state: PoolState, slots: Indexes) -> int:
     """Rows are sparse: memory is behind the pages that entries lie in."""
     table = state.sequences.table
     row = table.stride * table.flat.itemsize
-    used = entries.lengths * table.flat.itemsize
-    return int((-(-used // PAGE) * PAGE).sum()) if row % PAGE == 0 else row * len(entries.slots)
+    used = state.sequences.blocks.flat[slots] * table.flat.itemsize
+    return int((-(-used // PAGE) * PAGE).sum()) if row % PAGE == 0 else row * len(slots)
 
 
-def _tokens_in_use(state: PoolState, entries: TableEntries) -> int:
+def _tokens_in_use(state: PoolState, slots: Indexes) -> int:
     """Tokens that lie in the device blocks named by tables; where tables share a block, they count once."""
-    size, base = state.geometry.tokens_per_block, state.geometry.host_base
-    count = np.repeat(state.sequences.count.flat[entries.slots], entries.lengths)
-    here = np.clip(count - entries.index * size, 0, size).astype(np.int32)
-    most = np.zeros(state.geometry.total_blocks, dtype=np.int32)
-    np.maximum.at(most, entries.block, here)
-    return int(most[:base].sum())
+    size, base, seqs, blocks = state.geometry.tokens_per_block, state.geometry.host_base, state.sequences, state.blocks
+    full = np.isin(blocks.state.flat[:base], FULL) & (blocks.refs.flat[:base] > 0)
+    # What is not full lies at the tables' ends: a sequence's published blocks are full.
+    ends = entries_of(state, slots, seqs.published.flat[slots])
+    here = np.clip(seqs.count.flat[slots][ends.place] - ends.index * size, 0, size)
+    owned = (ends.block < base) & (blocks.state.flat[ends.block] == BlockState.OWNED)
+    most: dict[int, int] = {}
+    for block, tokens in zip(ends.block[owned].tolist(), here[owned].tolist(), strict=True):
+        most[block] = max(tokens, most.get(block, 0))
+    return int(np.count_nonzero(full)) * size + sum(most.values())
 
 
 def _counters(counts: Counts) -> stats_pb2.Counters:

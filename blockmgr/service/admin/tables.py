@@ -15,7 +15,7 @@ class TableEntries:
 
     slots: Indexes
     lengths: Indexes
-    """Entries of each sequence's table."""
+    """Entries of each sequence's table, as many as were copied."""
     place: Indexes
     """For each entry: whose it is, as a place in ``slots``."""
     index: Indexes
@@ -38,11 +38,12 @@ def live_slots(state: PoolState) -> Indexes:
     return np.flatnonzero(state.sequences.state.flat != SequenceState.FREE)
 
 
-def entries_of(state: PoolState, slots: Indexes) -> TableEntries:
-    """Copy the tables of some slots."""
+def entries_of(state: PoolState, slots: Indexes, first: Indexes | None = None) -> TableEntries:
+    """Copy the tables of some slots, each whole or from an entry of its own on."""
     table = state.sequences.table
-    lengths = state.sequences.blocks.flat[slots]
+    start = np.zeros(len(slots), dtype=np.int64) if first is None else first
+    lengths = np.maximum(state.sequences.blocks.flat[slots] - start, 0)
     place = np.repeat(np.arange(len(slots)), lengths)
-    index = np.arange(len(place)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    index = np.arange(len(place)) + np.repeat(start - (np.cumsum(lengths) - lengths), lengths)
     block = table.flat[np.repeat(slots * table.stride, lengths) + index].astype(np.int64)
     return TableEntries(slots, lengths, place, index, block)
