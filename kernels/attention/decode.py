@@ -1,0 +1,197 @@
+"""Decode: one query token a sequence against its paged keys and values, split over the keys (Flash-Decoding)."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.attention.reduce import reduce_kernel
+from kernels.attention.softmax import accumulate, close
+from kernels.attention.tiles import Tiles, tiles
+from kernels.dispatch import interpreting
+
+# Programs that a launch aims at: enough to level out sequences of unlike lengths, few enough that those without
+# work cost little.
+_PROGRAMS = 4096
+
+
+@triton.jit(do_not_specialize=["table_stride", "capacity"])
+def decode_kernel(
+    query,  # [sequences, query heads, HEAD_DIM]
+    key_cache,  # [blocks, KV heads, BLOCK, HEAD_DIM]
+    value_cache,  # the same strides
+    tables,  # [sequences, table_stride] int32
+    lengths,  # [sequences] int32
+    out,  # [sequences, query heads, HEAD_DIM]
+    partial_outputs,  # [sequences, query heads, capacity, HEAD_DIM] float32
+    partial_lses,  # [sequences, query heads, capacity] float32
+    query_sequence_stride,
+    query_head_stride,
+    block_stride,
+    kv_head_stride,
+    slot_stride,
+    out_sequence_stride,
+    out_head_stride,
+    table_stride,
+    capacity,
+    scale,
+    cap,
+    CAPPED: tl.constexpr,
+    WINDOW: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RATIO: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+    SPLIT: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """Add up the splits z, z + Z, z + 2Z, … of one sequence for the query heads of one KV head.
+
+    The heads are the rows of a tile, so that keys and values are read once for all of them. A sequence with one split
+    is written to `out` at once, one without keys as zeros; otherwise a split leaves its output and log-sum-exp.
+    """
+    kv_head = tl.program_id(0)
+    sequence = tl.program_id(1).to(tl.int64)
+    length = tl.load(lengths + sequence)
+    start = tl.maximum(length - WINDOW, 0) if WINDOW > 0 else 0
+    first = start // SPLIT
+    end = tl.cdiv(length, SPLIT)
+
+    row = tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    head = kv_head * RATIO + row
+    inside = (row < RATIO)[:, None] & (column < HEAD_DIM)[None, :]
+    query_tile = tl.load(
+        query + sequence * query_sequence_stride + head[:, None] * query_head_stride + column[None, :],
+        mask=inside,
+        other=0.0,
+    ).to(COMPUTE)
+    out_tile = out + sequence * out_sequence_stride + head[:, None] * out_head_stride + column[None, :]
+    if (end <= first) & (tl.program_id(2) == 0):
+        tl.store(out_tile, tl.zeros([ROWS, COLUMNS], out.dtype.element_ty), mask=inside)
+
+    token = tl.arange(0, TILE)
+    entry = tl.arange(0, SPLIT // BLOCK)
+    ones = tl.full([TILE, 32], 1.0, COMPUTE)
+    keys = key_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
+    values = value_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
+    for split in range(first + tl.program_id(2), end, tl.num_programs(2)):
+        # A split's block ids are loaded once: a load that another load waits for would halve the pipeline.
+        names = split * (SPLIT // BLOCK) + entry
+        blocks = tl.load(tables + sequence * table_stride + names, mask=names * BLOCK < length, other=0)
+        total = tl.zeros([ROWS, COLUMNS], tl.float32)
+        weight = tl.zeros([ROWS, 32], tl.float32)
+        top = tl.full([ROWS], float("-inf"), tl.float32)
+        tile_start = tl.maximum(start // TILE * TILE, split * SPLIT)
+        for tile in range(tile_start, tl.minimum(length, (split + 1) * SPLIT), TILE):
+            position = tile + token
+            # 64-bit before it is multiplied: a pool has more elements than 32 bits count.
+            block = tl.gather(blocks, (position - split * SPLIT) // BLOCK, 0).to(tl.int64)[:, None]
+            slot = (position % BLOCK)[:, None]
+            seen = position < length
+            if WINDOW > 0:
+                seen &= position >= start
+            # What lies behind an unseen position may be NaN, and 0 × NaN is NaN: it is not loaded.
+            loaded = seen[:, None] & (column < HEAD_DIM)[None, :]
+            place = block * block_stride + slot * slot_stride
+            key = tl.load(keys + place, mask=loaded, other=0.0)
+            value = tl.load(values + place, mask=loaded, other=0.0)
+            total, weight, top = accumulate(
+                query_tile,
+                key.to(COMPUTE),
+                value.to(COMPUTE),
+                ones,
+                seen[None, :],
+                total,
+                weight,
+                top,
+                scale,
+                cap,
+                CAPPED,
+                True,
+            )
+        output, lse = close(total, weight, top)
+        if end - first == 1:
+            tl.store(out_tile, output.to(out.dtype.element_ty), mask=inside)
+        else:
+            partial = (sequence * (tl.num_programs(0) * RATIO) + head) * capacity + split
+            tl.store(partial_outputs + partial[:, None] * HEAD_DIM + column[None, :], output, mask=inside)
+            tl.store(partial_lses + partial, lse, mask=row < RATIO)
+
+
+def launch_decode(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    tables: torch.Tensor,
+    lengths: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    scale: float,
+    cap: float,
+    window: int,
+    shape: Tiles | None = None,
+) -> None:
+    """Launch decode on Triton: arguments as for `paged_decode`, `scale` and `cap` from `score_factors`.
+
+    The grid depends on the shapes of the tensors alone, so that a captured CUDA graph holds for other lengths.
+    """
+    sequences, heads, head_dim = query.shape
+    kv_heads, block = key_cache.shape[1], key_cache.shape[2]
+    shape = shape or tiles(head_dim, heads // kv_heads, query.dtype)
+    capacity = -(-tables.shape[1] * block // shape.split_tokens)
+    partial_outputs = query.new_empty((sequences, heads, capacity, head_dim), dtype=torch.float32)
+    partial_lses = query.new_empty((sequences, heads, capacity), dtype=torch.float32)
+    depth = max(1, min(capacity, _PROGRAMS // max(1, sequences * kv_heads)))
+    compute = torch.float32 if interpreting() else query.dtype
+    decode_kernel[(kv_heads, sequences, depth)](
+        query,
+        key_cache,
+        value_cache,
+        tables,
+        lengths,
+        out,
+        partial_outputs,
+        partial_lses,
+        *query.stride()[:2],
+        *key_cache.stride()[:3],
+        *out.stride()[:2],
+        tables.stride(0),
+        capacity,
+        scale,
+        cap,
+        CAPPED=cap != 0.0,
+        WINDOW=window,
+        HEAD_DIM=head_dim,
+        COLUMNS=shape.columns,
+        RATIO=heads // kv_heads,
+        ROWS=shape.decode_rows,
+        BLOCK=block,
+        TILE=shape.tile_tokens,
+        SPLIT=shape.split_tokens,
+        COMPUTE=triton_dtype(compute),
+        num_warps=shape.decode_warps,
+        num_stages=shape.decode_stages,
+    )
+    if capacity > 1:
+        reduce_kernel[(heads, sequences)](
+            partial_outputs,
+            partial_lses,
+            lengths,
+            out,
+            capacity,
+            *out.stride()[:2],
+            WINDOW=window,
+            HEAD_DIM=head_dim,
+            COLUMNS=shape.columns,
+            SPLIT=shape.split_tokens,
+            num_warps=max(1, shape.columns // 64),
+        )
+
+
+def triton_dtype(dtype: torch.dtype) -> tl.dtype:
+    """Return Triton's name of a torch dtype."""
+    return {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}[dtype]

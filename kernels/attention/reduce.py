@@ -1,0 +1,56 @@
+"""Decode's second kernel: merges the splits of a row in their order."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from kernels.attention.softmax import merge, quotient
+
+# Splits whose loads are in flight together.
+_AHEAD = tl.constexpr(8)
+
+
+@triton.jit(do_not_specialize=["capacity"])
+def reduce_kernel(
+    partial_outputs,  # [sequences, query heads, capacity, HEAD_DIM] float32
+    partial_lses,  # [sequences, query heads, capacity] float32
+    lengths,  # [sequences] int32
+    out,  # [sequences, query heads, HEAD_DIM]
+    capacity,
+    out_sequence_stride,
+    out_head_stride,
+    WINDOW: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    SPLIT: tl.constexpr,
+):
+    """Merge one row's splits, first to last; a row of one split or none was written by the decode kernel."""
+    head = tl.program_id(0)
+    sequence = tl.program_id(1).to(tl.int64)
+    length = tl.load(lengths + sequence)
+    first = tl.maximum(length - WINDOW, 0) // SPLIT if WINDOW > 0 else 0
+    end = tl.cdiv(length, SPLIT)
+    if end - first <= 1:
+        return
+    column = tl.arange(0, COLUMNS)
+    inside = column < HEAD_DIM
+    row = (sequence * tl.num_programs(0) + head) * capacity
+    output = tl.zeros([COLUMNS], tl.float32)
+    share = 0.0
+    top = float("-inf")
+    for group in range(first, end, _AHEAD):
+        # Unrolled, so that a group's loads are issued before the first of its merges waits.
+        for member in tl.static_range(_AHEAD):
+            split = group + member
+            lse = tl.load(partial_lses + row + split, mask=split < end, other=float("-inf"))
+            split_output = tl.load(
+                partial_outputs + (row + split) * HEAD_DIM + column, mask=inside & (split < end), other=0.0
+            )
+            output, share, top = merge(output, share, top, split_output, lse)
+    output = quotient(output, share)
+    tl.store(
+        out + sequence * out_sequence_stride + head * out_head_stride + column,
+        output.to(out.dtype.element_ty),
+        mask=inside,
+    )

@@ -1,0 +1,67 @@
+"""The shapes of attention's tiles: a table keyed by what the model looks like, never by what the batch looks like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How attention cuts its work for one kind of model.
+
+    `tile_tokens` and `split_tokens` decide the order in which a row's keys are added up, so they decide its bits, and
+    decode and prefill share them. The other fields only decide who computes what, and may be tuned apart.
+
+    Attributes:
+        columns: the head size, padded to a power of two.
+        tile_tokens: keys that one step of the inner loop takes; tiles start at multiples of it.
+        split_tokens: keys that are added up before they are merged with the ones before; a multiple of `tile_tokens`.
+        decode_rows: rows of a decode tile: the query heads of one KV head, padded to what `tl.dot` takes.
+        decode_warps: warps of a decode program.
+        decode_stages: how deep its loads are pipelined.
+        prefill_rows: rows of a prefill tile: query tokens × query heads of one KV head.
+        prefill_warps: warps of a prefill program.
+        prefill_stages: how deep its loads are pipelined.
+    """
+
+    columns: int
+    tile_tokens: int
+    split_tokens: int
+    decode_rows: int
+    decode_warps: int
+    decode_stages: int
+    prefill_rows: int
+    prefill_warps: int
+    prefill_stages: int
+
+
+def power_of_two(number: int) -> int:
+    """Return the smallest power of two that is not below `number`."""
+    return 1 << (number - 1).bit_length()
+
+
+@cache
+def tiles(head_dim: int, ratio: int, dtype: torch.dtype) -> Tiles:
+    """Return the tiles for heads of `head_dim` where one KV head serves `ratio` query heads.
+
+    The split grows with the ratio, because a split's partial results are `ratio` rows of float32, and 512 tokens of KV
+    would no longer outweigh them.
+    """
+    columns = power_of_two(head_dim)
+    wide = columns * dtype.itemsize > 256
+    split_tokens = 512 * max(1, power_of_two(ratio) // 8)
+    rows = max(16, power_of_two(ratio))
+    return Tiles(
+        columns=columns,
+        tile_tokens=32 if wide else 64,
+        split_tokens=split_tokens,
+        decode_rows=rows,
+        decode_warps=4,
+        decode_stages=3,
+        prefill_rows=64,
+        prefill_warps=4,
+        prefill_stages=3,
+    )
