@@ -30,7 +30,8 @@ class CacheShape:
 @dataclass(frozen=True)
 class AttentionConfig:
     """Attention of one decoder. `windows` has one entry a layer: a query sees keys less than that many positions
-    back, itself included; 0 sees all. `softcap` bounds the scaled scores by softcap·tanh(x/softcap); 0 is off."""
+    back, itself included; 0 sees all. `softcap` bounds the scaled scores by softcap·tanh(x/softcap); 0 is off.
+    """
 
     query_heads: int
     key_value_heads: int

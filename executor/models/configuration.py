@@ -10,7 +10,7 @@ from executor.models.errors import DamagedCheckpoint, UnsupportedModel
 
 
 def read_configuration(folder: Path) -> Any:
-    """transformers' configuration object of a model's folder, with the rope parameters in one spelling.
+    """Transformers' configuration object of a model's folder, with the rope parameters in one spelling.
 
     Raises DamagedCheckpoint without a readable `config.json`, and UnsupportedModel, with transformers' own words, for
     a kind of model it does not know or values it refuses.

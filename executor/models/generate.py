@@ -114,7 +114,7 @@ def generate(
         running = [row for row in running if len(outputs[row]) < max_tokens and outputs[row][-1] not in stop_ids]
         if running:
             computed = runner.step([(sequences[row], outputs[row][-1:]) for row in running])
-            latest = {row: logits for row, logits in zip(running, computed, strict=True)}
+            latest = dict(zip(running, computed, strict=True))
     return outputs
 
 

@@ -73,7 +73,7 @@ def convert(path: Path, folder: Path, progress: bool | None = None) -> None:
         raise UnsupportedModel(f"{path}: architecture {file.architecture!r} is not one of {', '.join(FAMILIES)}")
     config = family.read(source)
     wanted = {item.name: item for spec in tensor_specs(config, family.names) for item in spec.sources}
-    places = {name: file.place(name, config.num_layers) for name in wanted}
+    places = file.places(wanted, config.num_layers)
     missing = sorted(place for place in places.values() if place not in file.names)
     if missing:
         raise MissingTensor(f"{path}: tensor {missing[0]} of {config.family} is missing")

@@ -1,5 +1,6 @@
 """What a GGUF file holds, in transformers' terms: a configuration, and tensors as the modelling code orders them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class GgufFile:
         return int(self._tensors[place].n_bytes)
 
     def configuration(self) -> Any:
-        """transformers' configuration of the model. Raises UnsupportedModel for an architecture it does not know."""
+        """Transformers' configuration of the model. Raises UnsupportedModel for an architecture it does not know."""
         try:
             config = AutoConfig.from_pretrained(self.path.parent, gguf_file=self.path.name)
         except (ValueError, KeyError, TypeError) as error:
@@ -90,14 +91,17 @@ class GgufFile:
         self._set_rope(config)
         return config
 
-    def place(self, name: str, num_layers: int) -> str:
-        """The file's name of a tensor that the modelling code calls `name`."""
+    def places(self, names: Iterable[str], num_layers: int) -> dict[str, str]:
+        """The file's names of tensors, by what the modelling code calls them."""
         architectures = {value: key for key, value in gguf.MODEL_ARCH_NAMES.items()}
-        names = gguf.get_tensor_name_map(architectures[self.architecture], num_layers)
-        place = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if place is None:
-            raise UnsupportedModel(f"{self.path}: {self.architecture} has no place for tensor {name}")
-        return place
+        known = gguf.get_tensor_name_map(architectures[self.architecture], num_layers)
+        places: dict[str, str] = {}
+        for name in names:
+            place = known.get_name(name, try_suffixes=(".weight", ".bias"))
+            if place is None:
+                raise UnsupportedModel(f"{self.path}: {self.architecture} has no place for tensor {name}")
+            places[name] = place
+        return places
 
     def tensor(self, place: str) -> torch.Tensor:
         """A tensor, dequantised, with rows in the modelling code's order and norms as it adds to them."""
@@ -154,5 +158,6 @@ class GgufFile:
 
 def _unpermuted(tensor: torch.Tensor, heads: int) -> torch.Tensor:
     """Rows of a query or key projection with each head's two halves one after the other; the format interleaves them,
-    because its programs rotate neighbouring pairs."""
+    because its programs rotate neighbouring pairs.
+    """
     return tensor.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)

@@ -15,7 +15,7 @@ ALIGNMENT = 64
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """x [rows, inputs] times weight [outputs, inputs] transposed, plus bias [outputs].
+    """X [rows, inputs] times weight [outputs, inputs] transposed, plus bias [outputs].
 
     On a CPU a row's result is the same, to the bit, for any number of other rows. On a GPU it is as far as cuBLAS
     can be held to it: see `executor.models.cublas`.

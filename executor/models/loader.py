@@ -1,4 +1,8 @@
-"""From a folder or a file to a model that is ready to run."""
+"""From a folder or a file to a model that is ready to run.
+
+What only some models need (GGUF, transformers' modelling code) is imported when one does: an engine that starts again
+should not wait for it.
+"""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -13,13 +17,11 @@ from executor.models.configuration import read_configuration
 from executor.models.decoder import Decoder
 from executor.models.errors import UnsupportedModel
 from executor.models.families import FAMILIES
-from executor.models.gguf_conversion import converted_folder
 from executor.models.model import PagedModel
 from executor.models.progress import byte_bar
 from executor.models.random_weights import random_tensors
 from executor.models.rope import Rope
 from executor.models.tensors import tensor_specs
-from executor.models.transformers_model import TransformersModel
 from executor.models.weights import DecoderWeights
 
 GGUF_SUFFIX = ".gguf"
@@ -61,11 +63,14 @@ class LoadOptions:
 
 def model_folder(source: str | Path, progress: bool | None = None) -> Path:
     """The folder with a model's `config.json`, safetensors and tokenizer: `source` itself, or where a GGUF file was
-    converted to. Raises UnsupportedModel if `source` is neither."""
+    converted to. Raises UnsupportedModel if `source` is neither.
+    """
     path = Path(source).expanduser()
     if path.is_dir():
         return path
     if path.suffix == GGUF_SUFFIX and path.is_file():
+        from executor.models.gguf_conversion import converted_folder
+
         return converted_folder(path, progress=progress)
     raise UnsupportedModel(f"{path}: neither a folder nor a {GGUF_SUFFIX} file")
 
@@ -87,6 +92,8 @@ def load_model(source: str | Path, options: LoadOptions | None = None) -> PagedM
                 raise
         else:
             return load_decoder(folder, source_config, config, options)
+    from executor.models.transformers_model import TransformersModel
+
     return TransformersModel.load(
         folder,
         source_config,

@@ -29,7 +29,8 @@ class PagedModel(Protocol):
 
     def rope_regime(self, length: int) -> int:
         """A number that two lengths share if sequences of these rope lengths rotate their keys alike, and so may
-        share blocks. Always 0 unless `rope_depends_on_length`."""
+        share blocks. Always 0 unless `rope_depends_on_length`.
+        """
 
     def forward(
         self, ids: torch.Tensor, positions: torch.Tensor, batch: AttentionBatch, pool: torch.Tensor

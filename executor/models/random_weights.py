@@ -17,7 +17,8 @@ def random_tensors(
     seed: int = 0,
 ) -> dict[str, torch.Tensor]:
     """A decoder's tensors, by target, made on `device` itself: matrices normally distributed with the configuration's
-    deviation, norms neutral, biases zero. The same seed, device kind and dtype give the same weights."""
+    deviation, norms neutral, biases zero. The same seed, device kind and dtype give the same weights.
+    """
     generator = torch.Generator(device).manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for spec in specs:

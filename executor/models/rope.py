@@ -35,7 +35,8 @@ def rope_parameters(source: Any) -> dict[str, Any]:
 
 def longest_sequence(source: Any) -> int:
     """Tokens that a sequence may have by the model's rope: `max_position_embeddings`, stretched by linear and dynamic
-    scaling, and by yarn where `factor` times the original length is more."""
+    scaling, and by yarn where `factor` times the original length is more.
+    """
     parameters = rope_parameters(source)
     limit = int(source.max_position_embeddings)
     factor = float(parameters.get("factor") or 1.0)

@@ -51,7 +51,7 @@ def paged_attention(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[torch.Tensor, None]:
-    """transformers' attention function: query, key and value are [1, heads, T, head_dim]; returns [1, T, heads, head_dim].
+    """Transformers' attention function: query, key and value are [1, heads, T, head_dim]; returns [1, T, heads, head_dim].
 
     Raises UnsupportedModel for what would be computed wrongly.
     """
@@ -80,7 +80,7 @@ class RowLinear(nn.Linear):
     """`nn.Linear` whose rows do not depend on each other; takes the place of a model's own."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - nn.Linear's name
-        """input [..., in_features] → [..., out_features]."""
+        """Input [..., in_features] → [..., out_features]."""
         return linear(input.flatten(0, -2), self.weight, self.bias).unflatten(0, input.shape[:-1])
 
 
@@ -188,7 +188,8 @@ def cache_shape(config: Any) -> CacheShape:
 
 def _longest(config: Any) -> int:
     """Tokens that a sequence may have here: transformers rotates a whole batch by its longest sequence where rope
-    depends on the length, so such models stay within the lengths that rotate alike."""
+    depends on the length, so such models stay within the lengths that rotate alike.
+    """
     if not getattr(config, "rope_parameters", None):
         return int(config.max_position_embeddings)
     parameters = rope_parameters(config)

@@ -17,7 +17,7 @@ class Linear:
     bias: torch.Tensor | None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """x [rows, inputs] → [rows, outputs]."""
+        """From rows [rows, inputs] to [rows, outputs]."""
         return linear(x, self.weight, self.bias)
 
 
@@ -30,7 +30,7 @@ class Norm:
     bias: torch.Tensor | None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """x [rows, size], normalised."""
+        """The rows of x [rows, size], normalised."""
         if self.bias is not None:
             return layer_norm(x, self.weight, self.bias, self.config.eps)
         return rms_norm(x, self.weight, self.config.eps, offset=self.config.offset)
