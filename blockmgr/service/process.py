@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import IO, Any
 
@@ -51,6 +52,7 @@ class ManagerProcess:
         self.notifier = Notifier.from_environment()
         self.manager = Manager(settings, self.notifier, encode_reply)
         self._servicer = block_manager.BlockManagerServicer(self.manager)
+        self._admin = AdminServicer(self.manager)
         self._servicer.why_not = lambda: self._why_not
         self._why_not: NotServing | None = NotServing("the manager is starting")
         self._returned: dict[str, list[int]] = {}
@@ -110,7 +112,7 @@ class ManagerProcess:
 
     def _operator_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(options=OPTIONS)
-        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(self.manager), server)
+        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(self._admin, server)
         channelz.add_channelz_servicer(server)  # type: ignore[arg-type]
         name = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
         self._add_common(server, self._health[1], name)
@@ -145,6 +147,7 @@ class ManagerProcess:
         self._why_not = NotServing("the manager is stopping; its successor goes on with the same state")
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self.notifier.stopping()
+        self._admin.end_streams()
         stops = (executors.stop(self.settings.stop_grace), operators.stop(self.settings.stop_grace))
         finished = asyncio.ensure_future(asyncio.gather(*stops))
         at_once = asyncio.ensure_future(self._now.wait())
@@ -179,6 +182,9 @@ class ManagerProcess:
         self.manager.members.introduce(bytes.fromhex(instance), processes)
 
     def _on_fetch(self, instance: str, epoch: int, pool: str) -> list[Offer]:
+        if self._why_not is not None:
+            # Before the ledger is taken up every epoch would look stale.
+            raise DescriptorError("not-serving", str(self._why_not))
         try:
             member = self.manager.hear(epoch)
             managed = self.manager.pool_of(epoch)
@@ -239,6 +245,8 @@ def take_runtime_dir(path: Path) -> IO[str]:
 def serve(settings: ManagerSettings) -> int:
     """Run a manager in this process; returns the exit code."""
     configure_logs(settings)
+    # Operators' checks and dumps run in threads; the loop is not to wait the usual 5 ms for its turn because of them.
+    sys.setswitchinterval(0.0005)
     try:
         import uvloop
 
@@ -253,7 +261,6 @@ def serve(settings: ManagerSettings) -> int:
 def configure_logs(settings: ManagerSettings) -> None:
     """Structured logs to standard error."""
     import logging
-    import sys
 
     level = getattr(logging, settings.log_level.upper())
     logging.basicConfig(level=level, stream=sys.stderr, format="%(message)s")

@@ -221,7 +221,8 @@ def failure(server: AdminServer, **request: Any) -> Failing:
 
 
 def test_without_any_pool_that_is_said(server: AdminServer) -> None:
-    assert failure(server).text == "name a pool: there are none yet"
+    assert failure(server).code == grpc.StatusCode.NOT_FOUND
+    assert failure(server).text == "there is no pool yet: the first executor that registers makes one"
     with server.stub() as stub:
         assert not stub.ListPools(pool_pb2.ListPoolsRequest()).pools
 

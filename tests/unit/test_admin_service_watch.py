@@ -180,7 +180,7 @@ def test_a_reader_that_hangs_up_leaves_nothing_behind(server: AdminServer, worke
         streams[0].cancel()
         until(lambda: watchers(server) == 4)
     until(lambda: watchers(server) == 0)
-    assert server.on_loop(lambda: server.servicer._streams) == 0
+    assert server.on_loop(lambda: len(server.servicer.streams)) == 0
 
 
 def test_a_reader_that_hangs_up_in_the_middle_of_a_long_answer_leaves_nothing_behind(
@@ -191,7 +191,21 @@ def test_a_reader_that_hangs_up_in_the_middle_of_a_long_answer_leaves_nothing_be
         stream = stub.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0))
         next(stream)
         stream.cancel()
-    until(lambda: watchers(server) == 0 and server.on_loop(lambda: server.servicer._streams) == 0)
+    until(lambda: watchers(server) == 0 and server.on_loop(lambda: len(server.servicer.streams)) == 0)
+
+
+def test_a_manager_that_stops_ends_its_streams_and_says_so(server: AdminServer, worker: Worker) -> None:
+    with server.stub() as stub:
+        stream = stub.WatchEvents(watch_pb2.WatchEventsRequest())
+        until(lambda: watchers(server) == 1)
+        server.on_loop(server.servicer.end_streams)
+        with Failing() as ended:
+            next(stream)
+        with Failing() as refused:
+            stub.WatchEvents(watch_pb2.WatchEventsRequest()).next()
+    for failed in (ended, refused):
+        assert (failed.code, failed.reason) == (grpc.StatusCode.UNAVAILABLE, "ERROR_REASON_NOT_SERVING")
+    assert watchers(server) == 0
 
 
 def test_a_batch_of_events_stays_below_a_mebibyte(server: AdminServer, worker: Worker) -> None:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import grpc
 
-from blockmgr.core.errors import InvalidMessage
-from blockmgr.service.errors import NotServing, TooManyCalls, guarded, guarded_stream
+from blockmgr.core.errors import InvalidMessage, NotFound
+from blockmgr.service.errors import NotServing, TooManyCalls, abort, guarded, guarded_stream
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool
 from pagehold.common.v1.version_pb2 import StateVersion
@@ -19,6 +19,7 @@ Answer = TypeVar("Answer")
 
 STREAM_LIMIT = 64
 """Watches, dumps and walks open at once."""
+STOPPING = "the manager is stopping; its successor goes on with the same state"
 
 
 class Handlers:
@@ -30,29 +31,52 @@ class Handlers:
         """When this manager started, on the monotonic clock."""
         self.resizing = asyncio.Lock()
         """Held while memory is made ready for a larger pool."""
-        self._streams = 0
+        self.streams: set[asyncio.Task[None]] = set()
+        """Streams that are open."""
+        self._stopping = False
 
     def check_serving(self) -> None:
-        """Refuse calls while the manager has not taken up its pools."""
+        """Refuse calls while the manager has not taken up its pools, and once it is stopping."""
         if not self.manager.epoch:
             raise NotServing("the manager is starting")
+        if self._stopping:
+            raise NotServing(STOPPING)
+
+    def end_streams(self) -> None:
+        """The manager is stopping: end every stream, which would not end by itself, and say why. Nothing new is begun."""
+        self._stopping = True
+        for task in self.streams:
+            task.cancel()
 
     async def limited(self, answers: AsyncGenerator[Answer, None]) -> AsyncGenerator[Answer, None]:
-        """Pass answers on, within the limit of open streams."""
+        """Pass a new stream's answers on, if it may be begun."""
         async with aclosing(answers):
             self.check_serving()
-            if self._streams >= STREAM_LIMIT:
+            if len(self.streams) > STREAM_LIMIT:
                 raise TooManyCalls("streams of operators", STREAM_LIMIT)
-            self._streams += 1
-            try:
-                async for answer in answers:
-                    yield answer
-            finally:
-                self._streams -= 1
+            async for answer in answers:
+                yield answer
+
+    async def stream(self, context: Context, answers: AsyncGenerator[Any, None]) -> None:
+        """Write answers to their end, or until the client is gone, the manager stops, or one raises."""
+        task: Any = asyncio.current_task()
+        self.streams.add(task)
+        try:
+            async with aclosing(guarded_stream(context, self.limited(answers))) as passed:
+                async for answer in passed:
+                    await context.write(answer)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            await abort(context, NotServing(STOPPING))
+        finally:
+            self.streams.discard(task)
 
     def pool(self, request: Any) -> ManagedPool:
         """The pool that a request names, or the only one."""
         name = request.pool if request.HasField("pool") else None
+        if not self.manager.pools:
+            raise NotFound("there is no pool yet: the first executor that registers makes one")
         if name is None and len(self.manager.pools) > 1:
             raise InvalidMessage("pool", "absent", f"it must be one of {sorted(self.manager.pools)}")
         return self.manager.pool(name)
@@ -83,9 +107,7 @@ def streaming(
     """Make a generator of answers into a handler. It is closed as soon as the client is gone; so many at once and no more."""
 
     async def call(self: Handlers, request: Any, context: Context) -> None:
-        async with aclosing(guarded_stream(context, self.limited(method(self, request)))) as answers:
-            async for answer in answers:
-                await context.write(answer)
+        await self.stream(context, method(self, request))
 
     call.__doc__ = method.__doc__
     return call
