@@ -10,6 +10,7 @@ import pytest
 
 from blockmgr.core.messages import Child, Fork
 from blockmgr.core.states import BlockState
+from blockmgr.service.admin import dump
 from pagehold.admin.v1 import block_pb2, dump_pb2, pin_pb2, verify_pb2
 from pagehold.common.v1 import event_pb2
 from pagehold.common.v1 import states_pb2 as states
@@ -205,6 +206,21 @@ def test_tables_of_a_thousand_sequences_come_whole_from_one_state_in_answers_bel
         assert len(answers) > 1
         assert max(answer.ByteSize() for answer in answers) < 1 << 20
         assert len({answer.version.revision for answer in answers}) == 1
+
+
+def test_a_table_too_long_for_one_answer_goes_on_in_the_next(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = server.worker()
+    short, long = worker.prefill([1] * 8, [2] * 60)
+    monkeypatch.setattr(dump, "CHUNK_ENTRIES", dump.PART_COST + 6)
+    with server.stub() as stub:
+        answers = list(stub.DumpBlockTables(dump_pb2.DumpBlockTablesRequest()))
+    parts = [(part.handle, part.first, len(part.blocks)) for answer in answers for part in answer.tables]
+    assert parts == [(short, 0, 2), (long, 0, 6), (long, 6, 6), (long, 12, 3)]
+    assert [block for answer in answers for part in answer.tables[:1] for block in part.blocks][2:] == table_of(
+        server, long
+    )
 
 
 def test_blocks_in_the_host_tier_are_dumped_with_their_tier(server: AdminServer) -> None:

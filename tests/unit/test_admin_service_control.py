@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from blockmgr.arena.base import ArenaError
+from blockmgr.core.errors import StaleEpoch
 from blockmgr.core.states import Refusal
 from blockmgr.service import memory
 from pagehold.admin.v1 import executor_pb2, pin_pb2, pool_pb2, stats_pb2
@@ -186,8 +187,6 @@ def test_a_fenced_executor_is_killed_and_its_messages_are_refused(server: AdminS
         assert (again.state, again.processes_killed) == (states.EXECUTOR_STATE_FENCING, 0)
         (executor,) = stub.ListExecutors(executor_pb2.ListExecutorsRequest()).executors
     assert [process.dead for process in executor.processes] == [True]
-    from blockmgr.core.errors import StaleEpoch
-
     with pytest.raises(StaleEpoch):
         worker.turn()
     assert "it misbehaves" in [event.detail for event in server.on_loop(lambda: server.pool.state.events.kept())]

@@ -134,6 +134,22 @@ def test_executors_show_steps_blocks_processes_and_lease(server: AdminServer) ->
     assert (second.epoch, second.state) == (idle.epoch, states.EXECUTOR_STATE_STARTING)
 
 
+def test_a_dead_executor_is_listed_while_its_sequences_wait(server: AdminServer) -> None:
+    worker = server.worker()
+    (handle,) = worker.prefill(list(range(4)))
+    worker.process.kill()
+    worker.process.wait()
+    server.on_loop(lambda: server.manager.bury(server.manager.members.by_epoch[worker.epoch]))
+    with server.stub() as stub:
+        (executor,) = stub.ListExecutors(executor_pb2.ListExecutorsRequest()).executors
+    assert (executor.state, executor.sequences) == (states.EXECUTOR_STATE_DEAD, 1)
+    assert [(one.pid, one.dead) for one in executor.processes] == [(worker.process.pid, True)]
+    assert executor.died >= executor.registered
+    assert not executor.HasField("lease_seconds_left")
+    orphans = listed(server, states=[states.SEQUENCE_STATE_ORPHANED]).sequences
+    assert [(one.handle, one.executor, one.deaths) for one in orphans] == [(handle, "engine-0", 1)]
+
+
 # -- sequences ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,9 @@ import grpc
 import numpy as np
 import pytest
 
+from blockmgr.core.events import EventKind
 from blockmgr.core.prefix import root_of
+from blockmgr.core.states import SequenceFlags
 from pagehold.admin.v1 import block_pb2, evict_pb2, pin_pb2, prefix_pb2
 from pagehold.admin.v1.prefix_pb2 import PrefixOutcome
 from pagehold.common.v1 import states_pb2 as states
@@ -169,8 +171,6 @@ def test_an_evicted_block_is_told_from_one_never_seen_with_the_time(server: Admi
 
 
 def test_what_was_freed_without_having_been_on_offer_was_never_seen(server: AdminServer, worker: Worker) -> None:
-    from blockmgr.core.states import SequenceFlags
-
     worker.finish(*worker.prefill([*PROMPT, 1], flags=SequenceFlags.NO_STORE))
     assert outcomes(explained(server, PROMPT))[0] == "never_seen"
 
@@ -359,3 +359,27 @@ def test_a_pool_flushed_without_sequences_is_free_but_for_the_null_block(server:
     worker.cache([*PROMPT, 1])
     flush(server)
     assert server.on_loop(lambda: server.pool.state.blocks.tier(False).free) == 31
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        ({}, "what is absent, but blocks or a count must be given"),
+        ({"count": 0}, "count is 0, but must lie in 1..100000"),
+        ({"count": 1, "tier": 9}, "tier is 9, but must be TIER_DEVICE or TIER_HOST"),
+    ],
+)
+def test_an_eviction_that_cannot_be_is_named(
+    server: AdminServer, worker: Worker, request_: dict[str, Any], text: str
+) -> None:
+    with Failing() as refused:
+        evicted(server, **request_)
+    assert (refused.code, refused.text) == (grpc.StatusCode.INVALID_ARGUMENT, text)
+
+
+def test_a_flush_of_many_blocks_is_done_in_turns_and_is_whole(tmp_path: Path) -> None:
+    with AdminServer(tmp_path, geometry_of(device_blocks=3000, max_length=8192)) as server:
+        server.worker().cache([1] * 8000)
+        assert flush(server).device_blocks == 2000
+        events = server.on_loop(lambda: server.pool.state.events.kept())
+        assert [len(event.blocks) for event in events if event.kind == EventKind.EVICTED] == [500] * 4

@@ -9,9 +9,10 @@ import grpc
 import numpy as np
 import pytest
 
-from blockmgr.core.events import EventLog
+from blockmgr.core.events import Event, EventKind, EventLog
 from blockmgr.core.messages import Admission
 from blockmgr.service.admin import handlers
+from blockmgr.service.admin.events import MOST_BLOCKS, event_message
 from pagehold.admin.v1 import watch_pb2
 from pagehold.common.v1 import event_pb2
 from tests.admin_server import AdminServer, Failing, Worker, geometry_of, until
@@ -214,6 +215,14 @@ def test_a_batch_of_events_stays_below_a_mebibyte(server: AdminServer, worker: W
         stream = stub.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0))
         sizes = [answer.ByteSize() for answer in islice(stream, 5)]
     assert max(sizes) < 1 << 20
+
+
+def test_an_event_about_very_many_blocks_says_how_many_it_leaves_out() -> None:
+    event = Event(EventKind.FLUSHED, blocks=list(range(MOST_BLOCKS + 5)))
+    message = event_message(geometry_of(device_blocks=2 * MOST_BLOCKS), event)
+    assert len(message.blocks) == MOST_BLOCKS
+    assert message.detail == "and 5 more blocks"
+    assert message.ByteSize() < 1 << 20
 
 
 def test_only_events_of_the_pool_asked_for_are_told(server: AdminServer, worker: Worker) -> None:

@@ -14,7 +14,7 @@ from pagehold.common.v1 import states_pb2
 
 CHUNK_ENTRIES = 100_000
 """Entries of one answer: each takes six bytes at most, its tier included."""
-PART_BYTES = 16
+PART_COST = 16
 """What a part costs beside its entries, counted in entries."""
 
 
@@ -36,12 +36,12 @@ class TableDump:
         for place, length in enumerate(self.entries.lengths.tolist()):
             first = 0
             while first < length or not first:
-                if room <= PART_BYTES:
+                if room <= PART_COST:
                     yield chunk
                     chunk, room = [], CHUNK_ENTRIES
-                count = min(length - first, room - PART_BYTES)
+                count = min(length - first, room - PART_COST)
                 chunk.append(self._part(place, first, start + first, count))
-                room -= count + PART_BYTES
+                room -= count + PART_COST
                 first += count
                 if not length:
                     break

@@ -8,11 +8,11 @@ import numpy as np
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.pool import Pool
 from blockmgr.core.states import BlockState
-from blockmgr.service.admin.identifiers import block_id, is_host_tier, ledger_block
+from blockmgr.service.admin.identifiers import block_id, is_host_tier, ledger_block, within
 from blockmgr.service.admin.numbers import BLOCK_STATE
 from pagehold.admin.v1 import evict_pb2
 
-LIST_LIMIT = 100_000
+LIST_LIMIT, COUNT_LIMIT = 10_000, 100_000
 AT_ONCE = 500
 """Blocks evicted in one go, about a millisecond's work; then others have their turn."""
 
@@ -29,6 +29,7 @@ async def evict(pool: Pool, request: evict_pb2.EvictRequest) -> evict_pb2.EvictR
         named = list(dict.fromkeys(ledger_block(pool.geometry, name) for name in request.blocks.ids))
         wanted = named
     else:
+        within("count", request.count, 1, COUNT_LIMIT)
         wanted = pool.coldest(request.count, is_host_tier(request.tier, "tier"))
     gone = await _evict_in_turns(pool, wanted, request.dry_run)
     answer = evict_pb2.EvictResponse(evicted=(block_id(pool.geometry, block) for block in gone))

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def evict(
     blocks: Annotated[list[str] | None, typer.Argument(metavar="BLOCK…", help="Blocks: 17, or host:17.")] = None,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="So many of those that would go next.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, max=100_000, help="So many of those that would go next.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every cached block.")] = False,
     tier: Annotated[
         str | None, typer.Option("--tier", help="device or host; absent: device for --count, both for --all.")
