@@ -21,8 +21,10 @@ from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, reply_pb2, sess
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to reconnect."""
 
-PASSING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
-"""What the end of a manager looks like from here; anything else is an answer."""
+PASSING = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
+)
+"""What the end of a manager looks like from here, unless it gave a reason of its own. Anything else is an answer."""
 
 
 class Revoked(Exception):
@@ -160,10 +162,17 @@ class ManagerSession:
         reason = reason_of(error)
         if reason == "ERROR_REASON_STALE_EPOCH":
             self._replies.put(Revoked(error.details()))
-        elif error.code() not in PASSING and self._sent is not None and self._sent is not self._answered:
+        elif self._is_answer(error, reason) and self._sent is not None and self._sent is not self._answered:
             self._answered = self._sent
             self._replies.put(error)
         return reason
+
+    @staticmethod
+    def _is_answer(error: Any, reason: str) -> bool:
+        """Whether the manager itself has refused a turn. A fault of its own is one, a stream that broke is none."""
+        if error.code() == grpc.StatusCode.UNAVAILABLE:
+            return False
+        return bool(reason) or error.code() not in PASSING
 
     def _take(self, response: session_pb2.SessionResponse) -> None:
         what = response.WhichOneof("content")
