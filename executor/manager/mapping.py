@@ -1,6 +1,7 @@
 """A pool as an executor maps it: the blocks of both tiers as bytes, and the ledger for reading."""
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,11 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmgr.arena import Extent, HostMapping
-from blockmgr.descriptors import fetch
+from blockmgr.descriptors import DescriptorError, fetch
 from blockmgr.ledger.reader import LedgerReader
 from pagehold.blockmgr.v1 import executor_pb2
 
 Fetched = dict[str, tuple[int, dict[str, Any]]]
+
+PASSING = frozenset({"unreachable", "timeout", "busy", "not-serving"})
+"""What a descriptor socket answers, or does not, while a manager is being restarted."""
+
+FETCH_SECONDS, PAUSE = 60.0, 0.05
+"""How long a manager is waited for, and how long between two attempts."""
 
 
 @dataclass(slots=True)
@@ -35,9 +42,12 @@ class PoolMapping:
 
     @classmethod
     def fetch(cls, registered: executor_pb2.RegisterExecutorResponse, instance: bytes) -> "PoolMapping":
-        """Fetch the descriptors of the pool that a registration names, and map them."""
+        """Fetch the descriptors of the pool that a registration names, and map them.
+
+        Waits for a manager that is being restarted. Raises ``DescriptorError`` when refused.
+        """
         pool, socket = registered.pool, registered.descriptor_socket
-        fetched = fetch(socket, instance.hex(), registered.epoch, pool.name)
+        fetched = _fetch(socket, instance, registered.epoch, pool.name)
         host_blocks = pool.geometry.host_blocks
         return cls(
             name=pool.name,
@@ -63,7 +73,7 @@ class PoolMapping:
         return memory.array[end - self.block_bytes : end]
 
     def _map_new_extents(self) -> None:
-        fetched = fetch(self.socket, self.instance.hex(), self.epoch, self.name)
+        fetched = _fetch(self.socket, self.instance, self.epoch, self.name)
         for name, (descriptor, meta) in sorted(fetched.items(), key=lambda item: int(item[1][1].get("index", 0))):
             if name in self.descriptors:
                 os.close(descriptor)
@@ -81,6 +91,18 @@ class PoolMapping:
         for descriptor in self.descriptors.values():
             os.close(descriptor)
         self.descriptors = {}
+
+
+def _fetch(socket: str, instance: bytes, epoch: int, pool: str) -> Fetched:
+    """Fetch a pool's descriptors, from the next manager if this one is going. The caller owns them."""
+    deadline = time.monotonic() + FETCH_SECONDS
+    while True:
+        try:
+            return fetch(socket, instance.hex(), epoch, pool)
+        except DescriptorError as error:
+            if error.reason not in PASSING or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE)
 
 
 def _map(fetched: Fetched, tier: str, reserve: int) -> HostMapping:
