@@ -30,16 +30,11 @@ class BlockManagerServicer:
         self._manager = manager
         self._turns = Turns(manager)
         self.why_not: Callable[[], NotServing | None] = lambda: None
-        """Says why registrations and turns are refused just now, if they are."""
+        """Says why calls are refused just now, if they are: before its ledger is taken up, a manager knows nobody."""
 
     def _version(self, managed: ManagedPool | None = None) -> StateVersion:
         revision = managed.pool.revision if managed is not None else None
         return StateVersion(manager_epoch=self._manager.epoch, revision=revision)
-
-    def _serving(self) -> None:
-        error = self.why_not()
-        if error is not None:
-            raise error
 
     # -- executors ---------------------------------------------------------------------------------------------------
 
@@ -47,7 +42,6 @@ class BlockManagerServicer:
         self, request: executor_pb2.RegisterExecutorRequest, context: Context
     ) -> executor_pb2.RegisterExecutorResponse:
         """Register an executor, and make its pool if it is the first."""
-        self._serving()
         if len(request.instance) != ID_BYTES or not any(request.instance):
             raise InvalidMessage(
                 "instance", request.instance.hex() or "empty", f"must have {ID_BYTES} bytes, not all zero"
@@ -73,12 +67,10 @@ class BlockManagerServicer:
 
     async def Session(self, _: Any, context: Context) -> None:
         """Exchange turns on one stream."""
-        self._serving()
         await Session(self._manager, self._turns, context).run()
 
     async def Exchange(self, request: session_pb2.ExchangeRequest, context: Context) -> bytes:
         """One turn outside a session."""
-        self._serving()
         return await self._turns.handle(request.turn)
 
     async def ReportReady(
@@ -109,7 +101,6 @@ class BlockManagerServicer:
         self, request: sequence_pb2.AdoptSequencesRequest, context: Context
     ) -> sequence_pb2.AdoptSequencesResponse:
         """Take over the sequences of dead executors."""
-        self._serving()
         adopted = self._manager.adopt(request.epoch, list(request.predecessors))
         response = sequence_pb2.AdoptSequencesResponse(version=self._version(self._manager.pool_of(request.epoch)))
         for one in adopted:
@@ -235,7 +226,7 @@ def add_to_server(servicer: BlockManagerServicer, server: grpc.aio.Server) -> No
     service = block_manager_service_pb2.DESCRIPTOR.services_by_name["BlockManagerService"]
     handlers = {}
     for method in service.methods:
-        behaviour = _guard(getattr(servicer, method.name))
+        behaviour = _guard(servicer, getattr(servicer, method.name))
         serializer = None if method.name in RAW else GetMessageClass(method.output_type).SerializeToString
         make = grpc.stream_stream_rpc_method_handler if method.client_streaming else grpc.unary_unary_rpc_method_handler
         handlers[method.name] = make(
@@ -246,10 +237,18 @@ def add_to_server(servicer: BlockManagerServicer, server: grpc.aio.Server) -> No
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
 
 
-def _guard(method: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
-    """Errors of the domain end the call with their status."""
+def _guard(
+    servicer: BlockManagerServicer, method: Callable[[Any, Context], Awaitable[Any]]
+) -> Callable[[Any, Context], Awaitable[Any]]:
+    """A call that comes at the wrong time is refused; errors of the domain end it with their status."""
+
+    async def serve(request: Any, context: Context) -> Any:
+        error = servicer.why_not()
+        if error is not None:
+            raise error
+        return await method(request, context)
 
     async def call(request: Any, context: Context) -> Any:
-        return await guarded(context, lambda: method(request, context))
+        return await guarded(context, lambda: serve(request, context))
 
     return call
