@@ -33,6 +33,17 @@ GEOMETRY = {
 }
 """Small blocks, so that much happens at their boundaries."""
 
+KEEPER = """
+import sys
+from pathlib import Path
+from blockmgr.keeper import ChildSettings, RestartDelay, run_keeper
+child = ChildSettings(
+    "manager", tuple(sys.argv[3:]), watchdog=float(sys.argv[2]) or None, restart_delay=RestartDelay(immediate=1000)
+)
+sys.exit(run_keeper(Path(sys.argv[1]), [child]))
+"""
+"""A keeper that starts its child again at once, however often it dies."""
+
 SETTINGS = {
     "lease_seconds": 5,
     "probe_seconds": 2,
@@ -188,8 +199,8 @@ class World:
             self.keepers.append(
                 subprocess.Popen(
                     [
-                        *(sys.executable, "-m", "blockmgr.keeper", "--runtime-dir", str(self.runtime_dir)),
-                        *("--watchdog", str(watchdog), "--", *self.manager_command()),
+                        *(sys.executable, "-c", KEEPER, str(self.runtime_dir), str(watchdog)),
+                        *self.manager_command(),
                     ],
                     cwd=ROOT,
                     stderr=log,

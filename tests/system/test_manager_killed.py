@@ -1,0 +1,64 @@
+"""The manager dies, again and again, under an executor that goes on."""
+
+import os
+import signal
+
+from blockmgr.processes import Process
+from tests.scripted import workload
+from tests.scripted.world import ScriptedExecutor, World, open_descriptors, resident_kilobytes, running, wait_until
+
+KILLS = 20
+
+
+def kill_under_load(world: World, kills: int) -> list[int]:
+    """Kill the manager each time that executors have exchanged turns with it. Returns the ids of all managers."""
+    managers = [world.manager_pid()]
+    for _ in range(kills):
+        turns = world.statistics().counters.turns
+        wait_until(lambda before=turns: world.statistics().counters.turns > before + 5, "turns are exchanged")
+        world.kill_manager()
+        managers.append(world.await_manager(other_than=managers[-1]))
+    return managers
+
+
+def executor_ends(executor: ScriptedExecutor, seconds: float) -> bool:
+    """Whether an executor ends within so many seconds."""
+    with Process.open(executor.pid, "engine") as process:
+        return process.wait(seconds)
+
+
+def test_twenty_kills_lose_no_token_and_no_byte_and_leave_nothing_behind() -> None:
+    requests = workload.mixed(20, 260)
+    with running() as world:
+        executor = world.start_executor("a", requests, mean_seconds=0.004)
+        executor.await_event("adopted")
+        (settled,) = kill_under_load(world, 1)[1:]
+        before = (open_descriptors(world.keeper.pid), open_descriptors(executor.pid))
+        memory = resident_kilobytes(world.keeper.pid)
+        served = open_descriptors(settled)
+        managers = kill_under_load(world, KILLS - 1)
+        assert len(set(managers)) == KILLS
+        assert open_descriptors(world.keeper.pid) <= before[0] + 2, "a pidfd and a barrier come and go"
+        assert open_descriptors(executor.pid) <= before[1] + 2, "the stream's connection comes and goes"
+        assert open_descriptors(managers[-1]) <= served + 2
+        assert resident_kilobytes(world.keeper.pid) < memory + 1024
+        assert executor.process.poll() is None and not executor.events("done"), "the load has lasted"
+        done = executor.await_done(120)
+        assert KILLS <= done["reconnections"]
+        world.check_delivered("a", requests)
+        world.check_memory()
+
+
+def test_a_manager_that_stood_still_for_ten_seconds_kills_nobody_healthy() -> None:
+    requests = workload.mixed(21, 60)
+    with running(lease_seconds=2, probe_seconds=1) as world:
+        executor = world.start_executor("a", requests, mean_seconds=0.004, lease_seconds=2)
+        executor.await_event("adopted")
+        manager = world.manager_pid()
+        os.kill(manager, signal.SIGSTOP)
+        assert not executor_ends(executor, 10.0), "it waits"
+        os.kill(manager, signal.SIGCONT)
+        executor.await_done(60)
+        assert world.manager_pid() == manager
+        world.check_delivered("a", requests)
+        world.check_memory()
