@@ -53,7 +53,7 @@ SLOT_COLUMNS = ("state", "blocks", "launched", "computed", "published", "count",
 
 
 def take_snapshot(state: PoolState, pinned: list[int]) -> Snapshot:
-    """Copy what the checks need: a few milliseconds at 100,000 blocks."""
+    """Copy what the checks need: some 15 MB and 5 to 20 ms at 100,000 cached blocks, most of it the price of fresh memory."""
     blocks, seqs, columns = state.blocks, state.sequences, state.columns
     size = state.geometry.tokens_per_block
     copies = {name: columns[f"block.{name}"].flat.copy() for name in BLOCK_COLUMNS if name != "tokens"}
@@ -63,7 +63,7 @@ def take_snapshot(state: PoolState, pinned: list[int]) -> Snapshot:
         geometry=state.geometry,
         revision=state.events.revision,
         capacity=state.capacity,
-        block=copies | {"tokens": tokens[hashed]},
+        block=copies | {"tokens": np.take(tokens, hashed, axis=0)},
         slot={name: columns[f"slot.{name}"].flat.copy() for name in SLOT_COLUMNS},
         tables={slot: seqs.entries(slot) for slot in seqs.live()},
         ticket={name: columns[f"ticket.{name}"].flat.copy() for name in ("kind", "source", "index", "handle")},

@@ -134,11 +134,12 @@ def walk(pool: Pool, request: WalkPrefixesRequest) -> Walk:
     indexed = blocks.indexed.flat == 1
     numbers = np.flatnonzero(indexed)
     with_ids = request.with_ids if request.HasField("with_ids") else True
+    tokens = blocks.tokens.flat.reshape(-1, pool.geometry.tokens_per_block)
     return Walk(
         geometry=pool.geometry,
         numbers=numbers,
         columns={name: pool.columns[f"block.{name}"].flat[numbers] for name in _COLUMNS},
-        tokens=blocks.tokens.flat.reshape(-1, pool.geometry.tokens_per_block)[numbers] if with_ids else None,
+        tokens=np.take(tokens, numbers, axis=0) if with_ids else None,
         pinned=set(pool.pins.blocks()),
         stale=blocks.hash.flat[~indexed],
         below=bytes.fromhex(below),
