@@ -1,0 +1,206 @@
+"""The Triton kernel that samples: one program a row, no sort, a few passes over the row.
+
+Top-k finds the k-th logit exactly, narrowing an interval eightfold or more with each pass. Top-p needs no exact
+boundary: two passes bracket it, then a race among all tokens that may survive names a winner. If the winner stands
+above the bracket, it would have won among the survivors too. If not, one more pass weighs the tokens before it: either
+it survives, or neither it nor anything after it does, and the race is run again without those. (The idea of drawing
+first and checking afterwards is that of FlashInfer's samplers; here a repeated race keeps each token's noise, so that
+the result is that of one race among the exact survivors.)
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.dispatch import interpreting
+from kernels.sampling import FLAT_FROM, GREEDY_BELOW
+from kernels.sampling.noise_kernel import row_keys
+from kernels.sampling.passes import find_greatest, find_tie, from_ordinal, ordinal, race, sum_above
+
+# Columns a tile and warps a program: 8 logits a thread, and one row a multiprocessor at a time.
+_BLOCK = 2048
+_WARPS = 16
+_GREEDY_BELOW: tl.constexpr = tl.constexpr(GREEDY_BELOW)
+# Passes that bracket the boundary of top-p before the first race.
+_BRACKETING: tl.constexpr = tl.constexpr(2)
+_FLAT_FROM: tl.constexpr = tl.constexpr(FLAT_FROM)
+
+
+@triton.jit
+def _spaced_pivots(greatest, temperature):
+    """Return 8 pivots at growing distances under the greatest logit: 0.75 to 14 in units of the temperature."""
+    step = tl.arange(0, 8).to(tl.float32)
+    return greatest - temperature * (0.75 + step + 0.125 * step * step)
+
+
+@triton.jit
+def _even_pivots(high, low):
+    """Return 8 pivots that cut the interval from high to low into 9 equal parts, descending."""
+    return high - (high - low) * ((tl.arange(0, 8).to(tl.float32) + 1.0) / 9.0)
+
+
+@triton.jit
+def _ordinal_pivots(high, low):
+    """Return 8 pivots evenly spaced in the floats that lie between high and low, so that the search must end."""
+    return from_ordinal(ordinal(low) + (ordinal(high) - ordinal(low)) * (8 - tl.arange(0, 8)) // 9)
+
+
+@triton.jit
+def _cut_top_k(row, limit, greatest, temperature, k, BLOCK: tl.constexpr, FAST: tl.constexpr):
+    """Return the cut of exactly the k first tokens, or of all tokens with a chance if there are no more than k.
+
+    Always fewer than k tokens are above `high`, and k or more above `low`, unless there are no k at all.
+    """
+    nothing = greatest - float("inf")
+    low = nothing
+    high = greatest
+    above_low = float("inf")
+    above_high = 0.0
+    passes = 0
+    # Done when exactly k are above `low`, or when no float lies between: then the k-th equals `high`.
+    while (above_low > k) & (ordinal(high) - ordinal(low) > 1):
+        if passes == 0:
+            pivots = _spaced_pivots(greatest, temperature)
+        elif (passes < 4) & (low > float("-inf")):
+            pivots = _even_pivots(high, low)
+        else:
+            pivots = _ordinal_pivots(high, low)
+        possible, counts = sum_above(row, limit, greatest, 0.0, nothing, 0, pivots, True, BLOCK, FAST)
+        above_low = tl.minimum(tl.min(tl.where(counts >= k, counts, float("inf")), 0), tl.minimum(above_low, possible))
+        above_high = tl.maximum(tl.max(tl.where(counts < k, counts, 0.0), 0), above_high)
+        low = tl.maximum(tl.max(tl.where(counts >= k, pivots, float("-inf")), 0), low)
+        high = tl.minimum(tl.min(tl.where(counts < k, pivots, float("inf")), 0), high)
+        passes += 1
+    ties = 0
+    if above_low > k:
+        ties = find_tie(row, limit, high, (k - above_high).to(tl.int32), BLOCK)
+        low = high
+    return low, ties
+
+
+@triton.jit
+def _narrow(high, lower, ties, pivots, sums, target):
+    """Return (high, lower, ties): what is above `high` survives for sure, what is outside the cut does not."""
+    high = tl.minimum(tl.min(tl.where(sums < target, pivots, float("inf")), 0), high)
+    reached = tl.max(tl.where(sums >= target, pivots, float("-inf")), 0)
+    # Pivots are never below the cut, so one whose tokens reach the target is the tighter bound.
+    ties = tl.where(reached > float("-inf"), 0, ties)
+    return high, tl.maximum(lower, reached), ties
+
+
+@triton.jit
+def _draw(
+    row, limit, greatest, top, temperature, k, p, least, first_key, second_key, BLOCK: tl.constexpr, FAST: tl.constexpr
+):
+    """Return the token that one row draws.
+
+    `k` is 0 and `p` is 1 where they are off; min_p keeps the tokens whose logit is `least` or more.
+    """
+    scale = tl.div_rn(1.4426950408889634, temperature)
+    lower = greatest - float("inf")
+    ties = 0
+    if k > 0:
+        lower, ties = _cut_top_k(row, limit, greatest, temperature, k.to(tl.float32), BLOCK, FAST)
+    # Without top_p everything in the cut is above `high`, and so survives.
+    high = tl.where(p < 1.0, greatest, greatest - float("inf"))
+    bracketing = tl.where(p < 1.0, _BRACKETING, 0)
+    target = 0.0
+    token = top
+    racing = 1
+    while racing == 1:
+        # What is weighed in this round: the cut itself at first, then the tokens before a winner.
+        value = lower
+        limit_of_ties = ties
+        if bracketing > 0:
+            pivots = _even_pivots(high, tl.maximum(lower, greatest - 40.0 * temperature))
+            if bracketing == _BRACKETING:
+                pivots = tl.maximum(_spaced_pivots(greatest, temperature), lower)
+        else:
+            last = tl.where(least > lower, limit, ties)
+            token, value = race(
+                row, limit, greatest, scale, tl.maximum(lower, least), last, first_key, second_key, BLOCK, FAST
+            )
+            limit_of_ties = token
+            pivots = _even_pivots(high, value)
+            if (value > high) | (token == top):
+                racing = 0
+        if racing == 1:
+            before, sums = sum_above(row, limit, greatest, scale, value, limit_of_ties, pivots, False, BLOCK, FAST)
+            if bracketing == _BRACKETING:
+                target = p * before
+            elif (bracketing == 0) & (before < target):
+                racing = 0
+            high, lower, ties = _narrow(high, value, limit_of_ties, pivots, sums, target)
+            bracketing = tl.maximum(bracketing - 1, 0)
+    return token
+
+
+@triton.jit(do_not_specialize=["limit"])
+def sample_kernel(
+    logits,  # [rows, width]
+    temperatures,  # [rows] float32
+    top_ks,  # [rows]
+    top_ps,  # [rows] float32
+    min_ps,  # [rows] float32
+    seeds,  # [rows] int64
+    positions,  # [rows] int64
+    drawn,  # [rows] int64
+    logits_stride,
+    limit,
+    BLOCK: tl.constexpr,
+    FAST: tl.constexpr,
+):
+    """Draw one token of one row, or -1 if the row holds a NaN or its greatest logit is infinite."""
+    index = tl.program_id(0).to(tl.int64)
+    row = logits + index * logits_stride
+    greatest, top, spoilt = find_greatest(row, limit, BLOCK)
+    temperature = tl.load(temperatures + index)
+    top_k = tl.load(top_ks + index).to(tl.int64)
+    top_p = tl.load(top_ps + index)
+    min_p = tl.load(min_ps + index)
+    token = top
+    if (spoilt != 0) | (tl.abs(greatest) == float("inf")):
+        token = -1
+    # A NaN fails every comparison: a temperature of NaN is greedy, a top_p or min_p of NaN is off.
+    elif (temperature >= _GREEDY_BELOW) & (top_k != 1) & ((top_p > 0.0) | (top_p != top_p)):
+        temperature = tl.minimum(temperature, _FLAT_FROM)
+        k = tl.where(top_k >= limit, 0, tl.maximum(top_k, 0)).to(tl.int32)
+        p = tl.where(top_p < 1.0, top_p, 1.0)
+        least = tl.where(min_p > 0.0, greatest + temperature * tl.log(tl.minimum(min_p, 1.0)), float("-inf"))
+        first_key, second_key = row_keys(tl.load(seeds + index), tl.load(positions + index))
+        token = _draw(row, limit, greatest, top, temperature, k, p, least, first_key, second_key, BLOCK, FAST)
+    tl.store(drawn + index, token.to(tl.int64))
+
+
+def launch_sample(
+    logits: torch.Tensor,
+    temperature: torch.Tensor,
+    top_k: torch.Tensor,
+    top_p: torch.Tensor,
+    min_p: torch.Tensor,
+    seeds: torch.Tensor,
+    positions: torch.Tensor,
+    limit: int,
+) -> torch.Tensor:
+    """Launch the kernel; see `kernels.sampling.sample`."""
+    rows = logits.shape[0]
+    drawn = torch.empty(rows, dtype=torch.int64, device=logits.device)
+    if rows:
+        sample_kernel[(rows,)](
+            logits,
+            temperature.float(),
+            top_k,
+            top_p.float(),
+            min_p.float(),
+            seeds,
+            positions,
+            drawn,
+            logits.stride(0),
+            limit,
+            BLOCK=_BLOCK,
+            FAST=not interpreting(),
+            num_warps=_WARPS,
+        )
+    return drawn
