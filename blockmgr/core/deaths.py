@@ -38,7 +38,7 @@ def bury(state: PoolState, row: int) -> None:
         if solo and state.sequences.handle(slot) == solo:
             finish(state, slot, FinishReason.INTERNAL)
         else:
-            _orphan(state, slot)
+            _orphan(state, slot, blame=not solo)
     state.blocks.open_fences()
     forget_if_empty(state, row)
 
@@ -81,13 +81,17 @@ def _settle_residency(state: PoolState, slot: int) -> None:
     seqs.residency.put(slot, Residency.HOST if away else Residency.DEVICE)
 
 
-def _orphan(state: PoolState, slot: int) -> None:
-    """Count the death against the sequence if it has made no progress since the last one."""
+def _orphan(state: PoolState, slot: int, blame: bool) -> None:
+    """Count the death against the sequence if it has made no progress since the last one, a computed position of its
+    prompt included. No ``blame``: another one ran alone. That, or lying in the host tier, it neither was the cause nor
+    could make progress.
+    """
     seqs = state.sequences
-    count = seqs.count.get(slot)
-    before = seqs.deaths.get(slot) if seqs.death_count.get(slot) == count else 0
-    seqs.deaths.put(slot, before + 1)
-    seqs.death_count.put(slot, count)
+    if blame and seqs.residency.get(slot) == Residency.DEVICE:
+        progress = seqs.count.get(slot) + seqs.computed.get(slot)
+        before = seqs.deaths.get(slot) if seqs.death_count.get(slot) == progress else 0
+        seqs.deaths.put(slot, before + 1)
+        seqs.death_count.put(slot, progress)
     seqs.state.put(slot, SequenceState.ORPHANED)
     state.note(EventKind.ORPHANED, slot)
 
