@@ -5,6 +5,7 @@ on a new one under the same number, and the manager answers it once, however oft
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -54,6 +55,8 @@ class ManagerSession:
         self._sent: session_pb2.SessionRequest | None = None
         self._answered: session_pb2.SessionRequest | None = None
         self._closed = False
+        self._end: Exception | None = None
+        """Why there will be no more replies."""
         self.turn_wanted = threading.Event()
         """Set when something waits for this executor that comes with the reply to its next turn."""
         self.reconnections = 0
@@ -67,7 +70,12 @@ class ManagerSession:
         return self._outstanding is not None
 
     def submit(self, message: Message) -> int:
-        """Send a turn; its epoch and number are filled in. Returns the number. Only when not ``busy``."""
+        """Send a turn; its epoch and number are filled in. Returns the number. Only when not ``busy``.
+
+        Raises ``Revoked`` when the registration is over.
+        """
+        if self._end is not None:
+            raise self._end
         if self.busy:
             raise RuntimeError(f"turn {self._number} is unanswered: one turn is outstanding at a time")
         self._number += 1
@@ -76,7 +84,7 @@ class ManagerSession:
         request = session_pb2.SessionRequest()
         encode_turn(message, into=request.turn)
         self._outstanding = request
-        self._loop.call_soon_threadsafe(self._send_turn)
+        self._post(self._send_turn)
         return self._number
 
     def reply(self, timeout: float | None = 0.0) -> Reply | None:
@@ -107,8 +115,13 @@ class ManagerSession:
     def close(self) -> None:
         """End the stream. The registration goes on."""
         self._closed = True
-        self._loop.call_soon_threadsafe(self._hang_up)
+        self._post(self._hang_up)
         self._thread.join(timeout=5)
+
+    def _post(self, call: Callable[[], None]) -> None:
+        """Have the thread do something. One that has ended has said why; that waits to be taken as a reply."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
@@ -118,7 +131,7 @@ class ManagerSession:
             self._loop.run_until_complete(self._keep_connected())
         except Exception as error:
             # The engine must hear of it, whatever it is: nobody else will.
-            self._replies.put(error)
+            self._give_up(error)
         finally:
             self._loop.close()
 
@@ -161,11 +174,16 @@ class ManagerSession:
     def _refused(self, error: Any) -> str:
         reason = reason_of(error)
         if reason == "ERROR_REASON_STALE_EPOCH":
-            self._replies.put(Revoked(error.details()))
+            self._give_up(Revoked(error.details()))
         elif self._is_answer(error, reason) and self._sent is not None and self._sent is not self._answered:
             self._answered = self._sent
             self._replies.put(error)
         return reason
+
+    def _give_up(self, error: Exception) -> None:
+        """There will be no more replies: whoever waits for one hears why, and so does whoever sends a turn."""
+        self._end = error
+        self._replies.put(error)
 
     @staticmethod
     def _is_answer(error: Any, reason: str) -> bool:
