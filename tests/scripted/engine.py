@@ -5,6 +5,7 @@ import signal
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -92,6 +93,8 @@ class Engine:
         self.solo: Sequence | None = None
         self.statistics = Statistics()
         self._solo_known = 0
+        self._lagging: set[int] = set()
+        """Adopted sequences that have made no progress yet."""
         self._tickets: dict[int, tuple[Sequence | None, int, TicketKind]] = {}
         self._rows: dict[int, list[tuple[Sequence, int]]] = {}
         """Step → its rows: sequence, and the position behind the row."""
@@ -106,6 +109,8 @@ class Engine:
     def run(self, requests: list[Request], predecessors: list[str]) -> None:
         """Adopt what is left of earlier lives, and work until every request has been delivered."""
         self._adopt(predecessors)
+        self._lagging = set(self.sequences)
+        self.points.armed = not self._lagging
         self.points.reach("after-adopt")
         self.registration.ready()
         live = {s.request.uuid for s in self.sequences.values()}
@@ -147,6 +152,17 @@ class Engine:
             self._deliver(s)
         tell("adopted", sequences=len(adopted), suspects=sum(one.suspect for one in adopted))
 
+    def describe(self) -> dict[str, Any]:
+        """Where it stands, for whoever wonders why it does not go on."""
+        return {
+            "steps": (self.launched_step, self.completed_step, self._said),
+            "queue": len(self.queue),
+            "unanswered": self._turn is not None,
+            "free": self.free_blocks,
+            "tickets": len(self._tickets),
+            "sequences": [repr(s) for s in self.sequences.values()],
+        }
+
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def _launch_steps(self) -> bool:
@@ -183,7 +199,14 @@ class Engine:
             self.solo = next((s for s in self.sequences.values() if s.suspect), None)
         if self.solo is None:
             return list(self.sequences.values())
-        return [self.solo] if self._solo_known == self.solo.handle else []
+        if self._solo_known != self.solo.handle:
+            return []
+        return [s for s in self.sequences.values() if s is self.solo or self._moves_with(s, self.solo)]
+
+    @staticmethod
+    def _moves_with(s: Sequence, solo: Sequence) -> bool:
+        """Beams of a group can make progress only together."""
+        return s.is_beam and s.request.group == solo.request.group
 
     def _complete(self, done: Done) -> None:
         if done.ticket:
@@ -235,12 +258,16 @@ class Engine:
                 self.delivery.end(s.request, int(s.ending or 0))
             self.device.launch(Forget([s.request.key]))
             del self.sequences[s.handle]
-        self._let_solo_go(turn)
+        self._note_progress(turn)
 
-    def _let_solo_go(self, turn: Turn) -> None:
-        """A suspect that has made progress runs beside the others again."""
-        if self.solo is not None and (self.solo in turn.ending or any(s is self.solo for s, _ in turn.appended)):
-            self.solo.suspect = False
+    def _note_progress(self, turn: Turn) -> None:
+        """Whoever has made progress is no suspect, and runs beside the others again."""
+        gone_on = [s for s, _ in turn.appended] + [s for group, _ in turn.moved for s in group] + turn.ending
+        self._lagging -= {s.handle for s in gone_on}
+        self.points.armed = self.points.armed or not self._lagging
+        if self.solo is not None and any(s is self.solo for s in gone_on):
+            for s in gone_on:
+                s.suspect = False
             self.solo = None
 
     def _deliver(self, s: Sequence, ended: bool = False) -> None:
@@ -299,6 +326,11 @@ class Engine:
                 if all(one in members for one in order):
                     found.append([members[one] for one in order])
         return found
+
+    def broken_beams(self) -> list[Sequence]:
+        """Beams of groups that have lost a member, and so can never move again."""
+        whole = {s.request.uuid for group in self.beam_groups() for s in group}
+        return [s for s in self.sequences.values() if s.is_beam and s.forked and s.request.uuid not in whole]
 
     def choose_victim(self) -> Sequence | None:
         """When nothing can go on for want of blocks: whoever came last makes room in the host tier."""

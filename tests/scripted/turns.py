@@ -75,7 +75,7 @@ def build_turn(engine: Engine) -> Turn:
     _append(turn, sequences)
     _fork(turn, sequences)
     _move_beams(turn, engine)
-    _finish(turn, sequences)
+    _finish(turn, engine, sequences)
     _swap(turn, engine, sequences)
     message.look_again = ints(s.handle for s in sequences if s.awaiting and s.is_level)
     _reserve(turn, engine, sequences)
@@ -120,8 +120,10 @@ def _move_beams(turn: Turn, engine: Engine) -> None:
             s.held = True
 
 
-def _finish(turn: Turn, sequences: list[Sequence]) -> None:
+def _finish(turn: Turn, engine: Engine, sequences: list[Sequence]) -> None:
     """What ends in this turn. Steps of a sequence that was stopped may be in flight still: its blocks wait for them."""
+    for s in engine.broken_beams():
+        s.ending = s.ending or FinishReason.INTERNAL
     turn.ending = [s for s in sequences if s.ending is not None]
     reasons = [s.ending or FinishReason.UNSPECIFIED for s in turn.ending]
     turn.message.finished = Finished(ints(s.handle for s in turn.ending), reasons)

@@ -159,6 +159,16 @@ class ScriptedExecutor:
         assert code == 0, f"{self} exits with {code}: {self.trouble()}"
         return done
 
+    def state(self) -> str:
+        """Where it stands, if it lives and can tell."""
+        if self.process.poll() is not None:
+            return f"exit code {self.process.returncode}"
+        self.process.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + 2
+        while not self.events("state") and time.monotonic() < end:
+            time.sleep(0.05)
+        return json.dumps(self.events("state"), indent=1)
+
     def trouble(self) -> str:
         """What it wrote to standard error."""
         return self._errors.read_text()[-4000:]
@@ -329,8 +339,16 @@ class World:
 
     def check_delivered(self, name: str, requests: Sequence[Request]) -> None:
         """Every token that was to come has come, once and in order, and none that was not."""
-        expected = {uuid: output for request in requests for uuid, output in request.expected().items()}
-        assert self.delivered(name) == {uuid: list(enumerate(output)) for uuid, output in expected.items()}
+        found, ended_early = self.delivered(name), self.ended(name)
+        wrong = []
+        for request in requests:
+            for uuid, output in request.expected().items():
+                have = found.pop(uuid, [])
+                if have != list(enumerate(output)):
+                    early = f", ended {ended_early[uuid]}" if uuid in ended_early else ""
+                    wrong.append(f"{request.kind} {uuid}: {have} instead of {output}{early}")
+        assert not wrong, "\n".join(wrong)
+        assert not found, "delivered and never asked for"
 
     def end(self) -> None:
         """End every process."""
@@ -363,7 +381,7 @@ def running(keeper: bool = True, **settings: Any) -> Iterator[World]:
     except BaseException:
         print(world.log())
         for executor in world.executors:
-            print(executor, executor.trouble())
+            print(executor, executor.trouble(), executor.state())
         raise
     finally:
         world.end()

@@ -15,10 +15,15 @@ def kill_under_load(world: World, kills: int) -> list[int]:
     managers = [world.manager_pid()]
     for _ in range(kills):
         turns = world.statistics().counters.turns
-        wait_until(lambda before=turns: world.statistics().counters.turns > before + 5, "turns are exchanged")
+        await_turns(world, turns + 5)
         world.kill_manager()
         managers.append(world.await_manager(other_than=managers[-1]))
     return managers
+
+
+def await_turns(world: World, count: int) -> None:
+    """Wait until the manager has handled so many turns."""
+    wait_until(lambda: world.statistics().counters.turns > count, "turns are exchanged")
 
 
 def executor_ends(executor: ScriptedExecutor, seconds: float) -> bool:
@@ -42,9 +47,9 @@ def test_twenty_kills_lose_no_token_and_no_byte_and_leave_nothing_behind() -> No
         assert open_descriptors(executor.pid) <= before[1] + 2, "the stream's connection comes and goes"
         assert open_descriptors(managers[-1]) <= served + 2
         assert resident_kilobytes(world.keeper.pid) < memory + 1024
-        assert executor.process.poll() is None and not executor.events("done"), "the load has lasted"
+        assert not executor.events("done"), "the load has lasted"
         done = executor.await_done(120)
-        assert KILLS <= done["reconnections"]
+        assert KILLS <= done["reconnections"] <= 3 * KILLS, "a manager that is still starting may be asked twice"
         world.check_delivered("a", requests)
         world.check_memory()
 

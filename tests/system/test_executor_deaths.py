@@ -1,0 +1,191 @@
+"""Executors die, freeze and answer late, beside others on the same pool."""
+
+import signal
+
+import pytest
+
+from blockmgr.core.states import FinishReason
+from blockmgr.processes import Process
+from executor.manager import Revoked
+from pagehold.admin.v1 import executor_pb2
+from pagehold.common.v1 import states_pb2
+from tests.scripted import workload
+from tests.scripted.executor import DEVICE_GONE, REVOKED
+from tests.scripted.hand import HandDriven, ints
+from tests.scripted.world import ScriptedExecutor, World, running, wait_until
+
+DEAD, FENCING = states_pb2.EXECUTOR_STATE_DEAD, states_pb2.EXECUTOR_STATE_FENCING
+
+MOMENTS = (
+    "after-launch:5", "before-report:4", "after-submit:3", "after-reply:6", "between-copy-and-done:2",
+    "before-deliver:7", "after-finish:3", "after-adopt:1", "after-register:1",
+)  # fmt: skip
+
+
+def registration(world: World, epoch: int) -> executor_pb2.Executor | None:
+    """What operators see of a registration, if it is still in the table."""
+    return next((one for one in world.registrations() if one.epoch == epoch), None)
+
+
+def await_state(world: World, executor: ScriptedExecutor, state: int) -> executor_pb2.Executor:
+    """Wait until a registration is in a state, and return what operators see of it then."""
+    epoch = executor.await_event("registered")["epoch"]
+
+    def reached() -> executor_pb2.Executor | None:
+        found = registration(world, epoch)
+        return found if found is not None and found.state == state else None
+
+    found: executor_pb2.Executor = wait_until(reached, f"{executor} is {state}")
+    return found
+
+
+def test_killed_at_any_moment_its_successor_goes_on_and_every_token_comes_once() -> None:
+    mine, others = workload.mixed(30, 90), workload.mixed(31, 40)
+    with running() as world:
+        neighbour = world.start_executor("b", others, mean_seconds=0.003)
+        adopted = 0
+        for moment in MOMENTS:
+            executor = world.start_executor("a", mine, holds=[moment], linger_seconds=0.2)
+            executor.await_point(moment.partition(":")[0])
+            executor.kill()
+            adopted += sum(told["sequences"] for told in executor.events("adopted"))
+        last = world.start_executor("a", mine)
+        last.await_done()
+        neighbour.await_done()
+        assert adopted > 0, "a successor has taken something over"
+        world.check_delivered("a", mine)
+        world.check_delivered("b", others)
+        world.check_memory()
+
+
+def test_a_frozen_executor_is_killed_with_its_device_before_anything_of_it_moves() -> None:
+    mine, others = workload.mixed(32, 40), workload.mixed(33, 40)
+    with running(lease_seconds=2, probe_seconds=1) as world:
+        neighbour = world.start_executor("b", others, mean_seconds=0.004, lease_seconds=10)
+        frozen = world.start_executor("a", mine, holds=["after-submit:8"], lease_seconds=1, linger_seconds=0.5)
+        frozen.await_point("after-submit")
+        with Process.open(frozen.device, "device") as device:
+            frozen.signal(signal.SIGSTOP)
+            await_state(world, frozen, DEAD)
+            assert device.is_dead
+        assert frozen.await_exit() == -signal.SIGKILL
+        world.start_executor("a", mine).await_done()
+        neighbour.await_done()
+        world.check_delivered("a", mine)
+        world.check_delivered("b", others)
+        world.check_memory()
+
+
+def test_an_executor_that_answers_a_probe_late_but_in_time_lives() -> None:
+    mine = workload.mixed(34, 40)
+    with running(lease_seconds=1, probe_seconds=20) as world:
+        executor = world.start_executor("a", mine, mean_seconds=0.003, lease_seconds=0.5)
+        epoch = executor.await_event("registered")["epoch"]
+        executor.await_event("adopted")
+        executor.signal(signal.SIGSTOP)
+        wait_until(lambda: is_overdue(world, epoch), "its lease runs out")
+        executor.signal(signal.SIGCONT)
+        executor.await_done()
+        world.check_delivered("a", mine)
+        world.check_memory()
+
+
+def is_overdue(world: World, epoch: int) -> bool:
+    """Whether a lease has run out some time ago."""
+    found = registration(world, epoch)
+    return found is not None and found.lease_seconds_left < -1.0
+
+
+def test_while_a_kill_is_withheld_its_messages_are_refused_and_nothing_of_it_moves() -> None:
+    mine, others = workload.mixed(35, 40), workload.mixed(36, 30)
+    with running(test_withhold_kill=True, lease_seconds=1, probe_seconds=1) as world:
+        neighbour = world.start_executor("b", others, lease_seconds=20)
+        zombie = world.start_executor("a", mine, holds=["after-launch:30"], lease_seconds=1, linger_seconds=1.0)
+        zombie.await_point("after-launch")
+        zombie.signal(signal.SIGSTOP)
+        fenced = await_state(world, zombie, FENCING)
+        assert fenced.sequences > 0
+        neighbour.await_done()
+        now = await_state(world, zombie, FENCING)
+        assert (now.sequences, now.blocks) == (fenced.sequences, fenced.blocks)
+        zombie.signal(signal.SIGCONT)
+        zombie.go_on()
+        assert zombie.await_exit() == REVOKED
+        world.start_executor("a", mine).await_done()
+        world.check_delivered("a", mine)
+        world.check_delivered("b", others)
+        world.check_memory()
+
+
+def test_blocks_come_back_only_when_the_device_has_stopped_too() -> None:
+    mine = workload.mixed(37, 40)
+    with running(test_withhold_kill=True) as world:
+        executor = world.start_executor("a", mine, holds=["after-launch:30"], linger_seconds=1.0)
+        executor.await_point("after-launch")
+        with Process.open(executor.device, "device") as device:
+            executor.kill()
+            before = await_state(world, executor, FENCING)
+            assert not device.is_dead
+            now = await_state(world, executor, FENCING)
+            assert (now.sequences, now.blocks) == (before.sequences, before.blocks)
+            await_state(world, executor, DEAD)
+            assert device.is_dead
+        world.start_executor("a", mine).await_done()
+        world.check_delivered("a", mine)
+        world.check_memory()
+
+
+def test_an_engine_whose_device_has_died_is_over() -> None:
+    mine = workload.mixed(38, 40)
+    with running() as world:
+        executor = world.start_executor("a", mine, mean_seconds=0.004)
+        executor.await_event("adopted")
+        with Process.open(executor.device, "device") as device:
+            device.kill()
+        assert executor.await_exit() in (DEVICE_GONE, -signal.SIGKILL)
+        world.start_executor("a", mine).await_done()
+        world.check_delivered("a", mine)
+        world.check_memory()
+
+
+def test_what_kills_its_executor_alone_ends_internal_and_the_others_go_on() -> None:
+    others = workload.plain(39, 12, prompt=10, output=20)
+    (killer,) = workload.plain(40, 1, prompt=9, output=5, kills=True)
+    with running() as world:
+        for _ in range(3):
+            executor = world.start_executor("a", [*others, killer], linger_seconds=0.0)
+            assert executor.await_exit() == -signal.SIGKILL
+        world.start_executor("a", [*others, killer]).await_done()
+        assert world.ended("a") == {killer.uuid: FinishReason.INTERNAL}
+        world.check_delivered("a", others)
+        world.check_memory()
+
+
+def test_a_stale_epoch_and_a_stale_handle_change_nothing() -> None:
+    with running() as world, HandDriven(world.runtime_dir, "a") as old:
+        handle = old.admit(10).handle
+        old.compute(handle, 10)
+        old.kill()
+        with HandDriven(world.runtime_dir, "a") as heir:
+            (adopted,) = heir.registration.adopt()
+            before = world.statistics()
+            with pytest.raises(Revoked):
+                old.append(handle, 10, 7)
+            reply = heir.append(handle, 10, 7)
+            assert reply.stale == [handle]
+            after = world.statistics()
+            assert (after.sequences, after.tiers) == (before.sequences, before.tiers)
+            assert not heir.append(adopted.handle, 10, 7).stale
+            world.check_memory()
+
+
+def test_what_is_reported_twice_or_too_late_is_ignored() -> None:
+    with running() as world, HandDriven(world.runtime_dir, "a") as executor:
+        handle = executor.admit(10).handle
+        executor.compute(handle, 10)
+        executor.append(handle, 10, 7)
+        assert not executor.append(handle, 10, 7).stale, "equal tokens that are there already"
+        assert not executor.say(tickets_done=ints(12345)).tickets
+        reservations = executor.reserve(handle, 20), executor.reserve(handle, 20)
+        assert [len(reply.tables) for reply in reservations] == [1, 0]
+        world.check_memory()
