@@ -7,8 +7,10 @@ from executor.models.errors import UnsupportedModel
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 
-MAX_QUERIES_PER_KEY = 64
-"""Query heads that may share one KV head; the attention kernels keep them in the rows of one tile."""
+MAX_QUERIES_PER_KEY = 32
+MAX_HEAD_DIM = 256
+HEAD_DIM_MULTIPLE = 8
+"""What the attention kernels are built for."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +102,16 @@ class DecoderConfig:
         return CacheShape(self.num_layers, self.attention.key_value_heads, self.attention.head_dim)
 
 
-def check_heads(query_heads: int, key_value_heads: int) -> None:
-    """Raise UnsupportedModel unless every KV head serves the same number of query heads, at most 64."""
+def check_attention(query_heads: int, key_value_heads: int, head_dim: int) -> None:
+    """Raise UnsupportedModel unless every KV head serves the same number of query heads, at most 32, and a head has a
+    multiple of 8 elements, at most 256.
+    """
+    heads = f"num_attention_heads is {query_heads} and num_key_value_heads {key_value_heads}"
     if key_value_heads < 1 or query_heads < 1 or query_heads % key_value_heads:
-        raise UnsupportedModel(
-            f"num_attention_heads is {query_heads} and num_key_value_heads {key_value_heads}: "
-            "the first must be a multiple of the second, and both at least 1"
-        )
+        raise UnsupportedModel(f"{heads}: the first must be a multiple of the second, and both at least 1")
     if query_heads // key_value_heads > MAX_QUERIES_PER_KEY:
+        raise UnsupportedModel(f"{heads}: a KV head may serve at most {MAX_QUERIES_PER_KEY} query heads")
+    if head_dim % HEAD_DIM_MULTIPLE or not 1 <= head_dim <= MAX_HEAD_DIM:
         raise UnsupportedModel(
-            f"num_attention_heads is {query_heads} and num_key_value_heads {key_value_heads}: "
-            f"a KV head may serve at most {MAX_QUERIES_PER_KEY} query heads"
+            f"head_dim is {head_dim}: it must be a multiple of {HEAD_DIM_MULTIPLE}, at most {MAX_HEAD_DIM}"
         )

@@ -13,10 +13,10 @@ from executor.models.config import (
     DecoderConfig,
     FeedForwardConfig,
     NormConfig,
-    check_heads,
+    check_attention,
 )
 from executor.models.errors import UnsupportedModel
-from executor.models.rope import longest_sequence
+from executor.models.rope import longest_sequence, rope_parameters
 
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
@@ -130,7 +130,7 @@ def gated_decoder(
 ) -> DecoderConfig:
     """What the relatives of Llama have in common: rope, RMS norms before each block, and a gated feed-forward."""
     size = head_dim(source)
-    check_heads(source.num_attention_heads, source.num_key_value_heads)
+    check_attention(source.num_attention_heads, source.num_key_value_heads, size)
     attention = AttentionConfig(
         query_heads=source.num_attention_heads,
         key_value_heads=source.num_key_value_heads,
@@ -148,7 +148,7 @@ def gated_decoder(
         vocab_size=source.vocab_size,
         hidden_size=source.hidden_size,
         num_layers=source.num_hidden_layers,
-        max_length=longest_sequence(source),
+        max_length=longest_sequence(rope_parameters(source), source.max_position_embeddings),
         attention=attention,
         feed_forward=FeedForwardConfig(source.intermediate_size, activation(act), bias=feed_forward_bias),
         norm=NormConfig("rms", source.rms_norm_eps),
@@ -215,6 +215,7 @@ def opt(source: Any) -> DecoderConfig:
     """OPT, the PagedAttention paper's model: learned positions, biases, LayerNorm, no gate."""
     heads, layers = source.num_attention_heads, source.num_hidden_layers
     size = source.hidden_size // heads
+    check_attention(heads, heads, size)
     bias = bool(source.enable_bias)
     before = bool(source.do_layer_norm_before)
     return DecoderConfig(

@@ -5,7 +5,7 @@ import torch
 from executor.models.batch import AttentionBatch
 from executor.models.rope import RopeRows
 from kernels.attention import paged_decode, paged_prefill
-from kernels.rope_cache import cache_only, rope_and_cache
+from kernels.rope_cache import rope_and_cache, write_cache
 
 
 class LayerCache:
@@ -30,7 +30,7 @@ class LayerCache:
             The query to attend with.
         """
         if rope is None:
-            cache_only(key, value, self._keys, self._values, self._batch.slots)
+            write_cache(key, value, self._keys, self._values, self._batch.slots)
             return query
         rotated, _ = rope_and_cache(
             query, key, value, rope.cos, rope.sin, rope.rows, self._keys, self._values, self._batch.slots

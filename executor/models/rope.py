@@ -23,28 +23,45 @@ def rope_parameters(source: Any) -> dict[str, Any]:
 
     Raises UnsupportedModel for a type that transformers does not know, and for parameters that differ by layer.
     """
-    parameters = dict(getattr(source, "rope_parameters", None) or {})
-    rope_type = parameters.get("rope_type", DEFAULT if "rope_theta" in parameters else None)
-    if rope_type is None:
-        raise UnsupportedModel(f"rope_parameters is {parameters}: one set of parameters for all layers is needed")
+    kinds = rope_parameters_by_layer(source)
+    if len(kinds) != 1:
+        raise UnsupportedModel(f"rope_parameters is {source.rope_parameters}: one set for all layers is needed")
+    return kinds[0]
+
+
+def rope_parameters_by_layer(source: Any) -> list[dict[str, Any]]:
+    """As `rope_parameters`, for each kind of layer that has its own; nothing for a model without rope."""
+    parameters = getattr(source, "rope_parameters", None) or {}
+    nested = bool(parameters) and all(isinstance(value, dict) for value in parameters.values())
+    kinds = list(parameters.values()) if nested else [parameters] if parameters else []
+    return [_known(dict(kind)) for kind in kinds]
+
+
+def _known(parameters: dict[str, Any]) -> dict[str, Any]:
+    rope_type = parameters.setdefault("rope_type", DEFAULT)
     if rope_type != DEFAULT and rope_type not in ROPE_INIT_FUNCTIONS:
         known = ", ".join([DEFAULT, *ROPE_INIT_FUNCTIONS])
         raise UnsupportedModel(f"rope type {rope_type!r} is not one of {known}")
-    return {**parameters, "rope_type": rope_type}
+    return parameters
 
 
-def longest_sequence(source: Any) -> int:
-    """Tokens that a sequence may have by the model's rope: `max_position_embeddings`, stretched by linear and dynamic
+def longest_sequence(parameters: dict[str, Any], max_position_embeddings: int) -> int:
+    """Tokens that a sequence may have by a model's rope: `max_position_embeddings`, stretched by linear and dynamic
     scaling, and by yarn where `factor` times the original length is more.
     """
-    parameters = rope_parameters(source)
-    limit = int(source.max_position_embeddings)
     factor = float(parameters.get("factor") or 1.0)
     if parameters["rope_type"] in ("linear", "dynamic"):
-        return int(limit * factor)
+        return int(max_position_embeddings * factor)
     if parameters["rope_type"] == "yarn":
-        return max(limit, int(parameters["original_max_position_embeddings"] * factor))
-    return limit
+        return max(max_position_embeddings, int(parameters["original_max_position_embeddings"] * factor))
+    return max_position_embeddings
+
+
+def longest_unscaled_sequence(parameters: dict[str, Any], max_position_embeddings: int) -> int:
+    """Tokens up to which a sequence's length does not change its rotations."""
+    if parameters["rope_type"] == "longrope":
+        return int(parameters["original_max_position_embeddings"])
+    return max_position_embeddings
 
 
 def inverse_frequencies(source: Any, length: int | None = None) -> tuple[torch.Tensor, float]:
@@ -85,8 +102,9 @@ class Rope:
 
     def __init__(self, source: Any, max_length: int, device: torch.device) -> None:
         self.max_length = max_length
-        rope_type = rope_parameters(source)["rope_type"]
-        self._first_length = _first_scaled_length(source)
+        parameters = rope_parameters(source)
+        rope_type = parameters["rope_type"]
+        self._first_length = longest_unscaled_sequence(parameters, source.max_position_embeddings) + 1
         above = max_length - self._first_length + 1
         lengths: list[int | None] = [None]
         if rope_type == "longrope" and above > 0:
@@ -136,11 +154,3 @@ class Rope:
 
     def _waves(self, angles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return angles.cos() * self.attention_factor, angles.sin() * self.attention_factor
-
-
-def _first_scaled_length(source: Any) -> int:
-    """The smallest length whose rotations differ from those of short sequences."""
-    parameters = rope_parameters(source)
-    if parameters["rope_type"] == "longrope":
-        return int(parameters["original_max_position_embeddings"]) + 1
-    return int(source.max_position_embeddings) + 1

@@ -17,11 +17,11 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from executor.models.batch import AttentionBatch, Chunk, step_input
-from executor.models.config import CacheShape, check_heads
+from executor.models.config import CacheShape, check_attention
 from executor.models.errors import MissingTensor, UnsupportedModel, UnusedTensor
 from executor.models.layer_cache import LayerCache
-from executor.models.linear import linear
-from executor.models.rope import longest_sequence, rope_parameters
+from executor.models.rope import longest_sequence, longest_unscaled_sequence, rope_parameters_by_layer
+from executor.models.row_modules import make_rows_independent
 
 ATTENTION_NAME = "pagehold"
 
@@ -38,6 +38,15 @@ class PagedStep:
     layers: list[int] = field(default_factory=list)
 
 
+@dataclass
+class CurrentStep:
+    """The step that a model is computing. Each of its modules holds this as `paged`: not every family hands what its
+    `forward` is given on to its attention function.
+    """
+
+    step: PagedStep | None = None
+
+
 def paged_attention(
     module: nn.Module,
     query: torch.Tensor,
@@ -45,7 +54,6 @@ def paged_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None = None,
     *,
-    paged_step: PagedStep | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -55,33 +63,26 @@ def paged_attention(
 
     Raises UnsupportedModel for what would be computed wrongly.
     """
-    if paged_step is None:
-        raise UnsupportedModel(f"{type(module).__name__} does not hand its arguments on to its attention function")
+    current: CurrentStep = module.paged  # type: ignore[assignment] # nn.Module declares attributes as tensors
+    assert current.step is not None
+    step = current.step
     unknown = [name for name in UNSUPPORTED_ARGUMENTS if others.get(name) is not None]
     if unknown or attention_mask is not None or not getattr(module, "is_causal", True):
         what = unknown[0] if unknown else "a mask of its own"
         raise UnsupportedModel(f"{type(module).__name__} wants attention with {what}, which the paged kernels have not")
-    layer = int(module.layer_idx)  # type: ignore[arg-type] # nn.Module declares attributes as tensors
-    paged_step.layers.append(layer)
-    cache = LayerCache(paged_step.pool, layer, paged_step.batch)
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    step.layers.append(layer)
+    cache = LayerCache(step.pool, layer, step.batch)
     rows = [states[0].transpose(0, 1) for states in (query, key, value)]
-    expected = (paged_step.pool.shape[3], paged_step.pool.shape[5])
+    expected = (step.pool.shape[3], step.pool.shape[5])
     if any(states.shape[1:] != expected for states in rows[1:]) or rows[0].shape[2] != expected[1]:
         raise UnsupportedModel(
             f"{type(module).__name__} of layer {layer} has keys {list(rows[1].shape[1:])} and values "
             f"{list(rows[2].shape[1:])}; the pool holds {list(expected)} (heads, head size) for every layer"
         )
-    query = cache.write(*(states.contiguous() for states in rows), rope=None)
+    query = cache.write(rows[0].contiguous(), rows[1], rows[2], rope=None)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return cache.attend(query, scale, sliding_window or 0, softcap or 0.0)[None], None
-
-
-class RowLinear(nn.Linear):
-    """`nn.Linear` whose rows do not depend on each other; takes the place of a model's own."""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - nn.Linear's name
-        """Input [..., in_features] → [..., out_features]."""
-        return linear(input.flatten(0, -2), self.weight, self.bias).unflatten(0, input.shape[:-1])
 
 
 class _GivenHidden(nn.Module):
@@ -104,6 +105,9 @@ class TransformersModel:
         self.device = model.device
         self.dtype = model.dtype
         self._body = model.base_model
+        self._current = CurrentStep()
+        for module in model.modules():
+            module.paged = self._current
         # transformers' head is more than a matrix (caps, scales): the model itself, with its body taken out.
         self._head = copy.copy(model)
         self._head._modules = {**model._modules, model.base_model_prefix: _GivenHidden()}
@@ -126,15 +130,18 @@ class TransformersModel:
         """
         ALL_ATTENTION_FUNCTIONS.register(ATTENTION_NAME, paged_attention)
         config = source.get_text_config()
-        cache_shape(config)
-        max_length = limit(_longest(config))
+        try:
+            cache_shape(config)
+            max_length = limit(_longest(config))
+        except AttributeError as error:
+            raise UnsupportedModel(
+                f"{source.model_type}: not a decoder with attention in each layer: {error}"
+            ) from error
         try:
             model = _with_weights(folder, source, device, dtype, random_seed)
         except (ValueError, OSError, ImportError) as error:
             raise UnsupportedModel(f"{folder}: transformers cannot load it: {error}") from error
-        for module in model.modules():
-            if type(module) is nn.Linear:
-                module.__class__ = RowLinear
+        make_rows_independent(model)
         return cls(model.requires_grad_(False).eval(), max_length)
 
     def rope_regime(self, length: int) -> int:
@@ -145,34 +152,34 @@ class TransformersModel:
         self, ids: torch.Tensor, positions: torch.Tensor, batch: AttentionBatch, pool: torch.Tensor
     ) -> torch.Tensor:
         """See `PagedModel`."""
-        return self._run(ids, positions, PagedStep(batch, pool))
+        output = self._run(ids, positions, PagedStep(batch, pool), self._body)
+        hidden: torch.Tensor = output.last_hidden_state[0]
+        return hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """See `PagedModel`."""
         output = self._head(inputs_embeds=hidden[None], use_cache=False)
         return output.logits[0].float()
 
-    def _run(self, ids: torch.Tensor, positions: torch.Tensor, step: PagedStep) -> torch.Tensor:
-        output = self._body(input_ids=ids[None], position_ids=positions[None], use_cache=False, paged_step=step)
-        return output.last_hidden_state[0]
+    def _run(self, ids: torch.Tensor, positions: torch.Tensor, step: PagedStep, model: Any) -> Any:
+        self._current.step = step
+        try:
+            return model(input_ids=ids[None], position_ids=positions[None], use_cache=False)
+        finally:
+            self._current.step = None
 
     def _check(self, model: Any) -> None:
         """Run two tokens: every layer has to attend exactly once, and the head has to be what was taken apart."""
         pool = torch.zeros(self.cache_shape.pool(2, 16), dtype=self.dtype, device=self.device)
         given = step_input([Chunk([0, 1], 0, [1])], 16, self.device)
         step = PagedStep(given.batch, pool)
-        hidden = self._run(given.ids, given.positions, step)
+        hidden = self._run(given.ids, given.positions, step, self._body).last_hidden_state[0]
         name = type(model).__name__
         if step.layers != list(range(self.cache_shape.num_layers)):
             raise UnsupportedModel(
                 f"{name} attends in layers {step.layers}; every one of {self.cache_shape.num_layers} layers has to, once"
             )
-        whole = model(
-            input_ids=given.ids[None],
-            position_ids=given.positions[None],
-            use_cache=False,
-            paged_step=PagedStep(given.batch, pool),
-        )
+        whole = self._run(given.ids, given.positions, PagedStep(given.batch, pool), model)
         if not torch.equal(whole.logits[0].float(), self.logits(hidden)):
             raise UnsupportedModel(f"{name} computes its logits from more than its last hidden states")
 
@@ -181,8 +188,8 @@ def cache_shape(config: Any) -> CacheShape:
     """What a transformers configuration keeps for each token. Raises UnsupportedModel for impossible head counts."""
     heads = config.num_attention_heads
     key_value_heads = getattr(config, "num_key_value_heads", None) or heads
-    check_heads(heads, key_value_heads)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    check_attention(heads, key_value_heads, head_dim)
     return CacheShape(config.num_hidden_layers, key_value_heads, head_dim)
 
 
@@ -190,14 +197,14 @@ def _longest(config: Any) -> int:
     """Tokens that a sequence may have here: transformers rotates a whole batch by its longest sequence where rope
     depends on the length, so such models stay within the lengths that rotate alike.
     """
-    if not getattr(config, "rope_parameters", None):
-        return int(config.max_position_embeddings)
-    parameters = rope_parameters(config)
-    if parameters["rope_type"] == "longrope":
-        return int(parameters["original_max_position_embeddings"])
-    if parameters["rope_type"] == "dynamic":
-        return int(config.max_position_embeddings)
-    return longest_sequence(config)
+    limit = int(config.max_position_embeddings)
+    return min((_longest_rotated(kind, limit) for kind in rope_parameters_by_layer(config)), default=limit)
+
+
+def _longest_rotated(parameters: dict[str, Any], limit: int) -> int:
+    if parameters["rope_type"] in ("dynamic", "longrope"):
+        return min(limit, longest_unscaled_sequence(parameters, limit))
+    return longest_sequence(parameters, limit)
 
 
 def _with_weights(folder: Path, source: Any, device: torch.device, dtype: torch.dtype, seed: int | None) -> Any:
@@ -205,7 +212,8 @@ def _with_weights(folder: Path, source: Any, device: torch.device, dtype: torch.
         with torch.random.fork_rng(), device:
             torch.manual_seed(seed)
             return AutoModelForCausalLM.from_config(source, dtype=dtype, attn_implementation=ATTENTION_NAME)
-    model, info = AutoModelForCausalLM.from_pretrained(
+    auto: Any = AutoModelForCausalLM  # its annotations leave out the pair that output_loading_info returns
+    model, info = auto.from_pretrained(
         folder,
         config=source,
         dtype=dtype,

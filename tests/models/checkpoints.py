@@ -37,7 +37,10 @@ SMALL_OPT: dict[str, Any] = {
 CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", SMALL),
     "llama-biases": ("Llama", {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 24}),
-    "smollm2": ("Llama", {**SMALL, "hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 1, "tie_word_embeddings": True}),
+    "smollm2": (
+        "Llama",
+        {**SMALL, "hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 1, "tie_word_embeddings": True},
+    ),
     "mistral": ("Mistral", {**SMALL, "sliding_window": 21}),
     "qwen2": ("Qwen2", {**SMALL, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 1}),
     "qwen2-window": ("Qwen2", {**SMALL, "use_sliding_window": True, "sliding_window": 24, "max_window_layers": 1}),
