@@ -1,0 +1,45 @@
+"""A ledger in plain arrays: what it commits is there whole, and a manager may die just before or just after it."""
+
+import numpy as np
+
+from blockmgr.core.columns import Array, Change, pool_schema
+from blockmgr.core.geometry import PoolGeometry
+
+
+class ManagerDied(Exception):
+    """The manager is gone; what it had not committed is gone with it."""
+
+
+class MemoryLedger:
+    """Committed columns. ``die`` set to "before" or "after" kills the manager at its next commit."""
+
+    def __init__(self, geometry: PoolGeometry) -> None:
+        self.columns: list[Array] = [
+            np.zeros(spec.rows * spec.stride, dtype=spec.dtype) for spec in pool_schema(geometry)
+        ]
+        self.die = ""
+        self.touched = 0
+        """Elements stored since it was set to 0."""
+
+    def commit(self, changes: list[Change]) -> None:
+        die, self.die = self.die, ""
+        if die == "before":
+            raise ManagerDied
+        for change in changes:
+            where = slice(change.start, change.start + len(change.values)) if change.indexes is None else change.indexes
+            self.columns[change.column][where] = change.values
+            self.touched += len(change.values)
+        if die == "after":
+            raise ManagerDied
+
+    def stage(self, column: int, start: int, values: Array) -> None:
+        self.columns[column][start : start + len(values)] = values
+
+    def committed(self, column: int) -> Array:
+        return self.columns[column]
+
+    def load(self, column: int, into: Array) -> None:
+        into[:] = self.columns[column]
+
+    def discard(self, column: int, start: int, count: int) -> None:
+        self.columns[column][start : start + count] = np.zeros(count, dtype=self.columns[column].dtype)
