@@ -13,7 +13,7 @@ import grpc
 from blockmgr.descriptors import DescriptorError, give_back, introduce
 from blockmgr.presence import Presence
 from blockmgr.processes import Process
-from executor.manager.channel import connect, reason_of
+from executor.manager.channel import PAUSE, connect, insist, is_answer, reason_of
 from executor.manager.mapping import PoolMapping
 from executor.manager.session import ManagerSession
 from pagehold.blockmgr.v1 import (
@@ -22,9 +22,6 @@ from pagehold.blockmgr.v1 import (
     pool_pb2,
     sequence_pb2,
 )
-
-RETRIED = ("ERROR_REASON_NOT_SERVING", "ERROR_REASON_DESCRIPTORS_WANTED")
-PAUSE = 0.1
 
 
 @dataclass(slots=True)
@@ -64,7 +61,8 @@ class Registration:
 
     def ready(self) -> None:
         """Say that loading is over and work begins."""
-        self.stub.ReportReady(executor_pb2.ReportReadyRequest(epoch=self.epoch), wait_for_ready=True)
+        request = executor_pb2.ReportReadyRequest(epoch=self.epoch)
+        insist(lambda: self.stub.ReportReady(request, wait_for_ready=True))
 
     def adopt(self, predecessors: Sequence[str] = (), timeout: float = 60.0) -> list[sequence_pb2.Adopted]:
         """Take over what dead executors left, waiting until they are proven dead. Repeating it is harmless."""
@@ -72,10 +70,9 @@ class Registration:
         request = sequence_pb2.AdoptSequencesRequest(epoch=self.epoch, predecessors=predecessors)
         while True:
             try:
-                return list(self.stub.AdoptSequences(request, wait_for_ready=True).adopted)
+                return list(insist(lambda: self.stub.AdoptSequences(request, wait_for_ready=True)).adopted)
             except grpc.RpcError as error:
-                waiting = reason_of(error) in ("ERROR_REASON_PRECONDITION", *RETRIED)
-                if not waiting or time.monotonic() > deadline:
+                if reason_of(error) != "ERROR_REASON_PRECONDITION" or time.monotonic() > deadline:
                     raise
             time.sleep(PAUSE)
 
@@ -89,7 +86,12 @@ class Registration:
     def unregister(self, leave_sequences: bool = False) -> None:
         """Leave in good order, with nothing in flight, and close."""
         request = executor_pb2.UnregisterRequest(epoch=self.epoch, leave_sequences=leave_sequences)
-        self.stub.Unregister(request, wait_for_ready=True)
+        try:
+            insist(lambda: self.stub.Unregister(request, wait_for_ready=True))
+        except grpc.RpcError as error:
+            # Said before, and only the answer was lost.
+            if reason_of(error) != "ERROR_REASON_STALE_EPOCH":
+                raise
         self.close()
 
 
@@ -172,7 +174,6 @@ def _register(
             if error.reason not in ("unreachable", "timeout", "busy") or time.monotonic() > deadline:
                 raise
         except grpc.RpcError as error:
-            unavailable = error.code() == grpc.StatusCode.UNAVAILABLE
-            if not unavailable or time.monotonic() > deadline:
+            if is_answer(error) or time.monotonic() > deadline:
                 raise
         time.sleep(PAUSE)

@@ -16,16 +16,11 @@ import uvloop
 
 from blockmgr.core.messages import Message, Reply
 from blockmgr.service.codec import decode_reply, encode_turn
-from executor.manager.channel import CHANNEL_OPTIONS, reason_of
+from executor.manager.channel import CHANNEL_OPTIONS, is_answer, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, reply_pb2, session_pb2
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to reconnect."""
-
-PASSING = frozenset(
-    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
-)
-"""What the end of a manager looks like from here, unless it gave a reason of its own. Anything else is an answer."""
 
 
 class Revoked(Exception):
@@ -175,7 +170,7 @@ class ManagerSession:
         reason = reason_of(error)
         if reason == "ERROR_REASON_STALE_EPOCH":
             self._give_up(Revoked(error.details()))
-        elif self._is_answer(error, reason) and self._sent is not None and self._sent is not self._answered:
+        elif is_answer(error) and self._sent is not None and self._sent is not self._answered:
             self._answered = self._sent
             self._replies.put(error)
         return reason
@@ -184,13 +179,6 @@ class ManagerSession:
         """There will be no more replies: whoever waits for one hears why, and so does whoever sends a turn."""
         self._end = error
         self._replies.put(error)
-
-    @staticmethod
-    def _is_answer(error: Any, reason: str) -> bool:
-        """Whether the manager itself has refused a turn. A fault of its own is one, a stream that broke is none."""
-        if error.code() == grpc.StatusCode.UNAVAILABLE:
-            return False
-        return bool(reason) or error.code() not in PASSING
 
     def _take(self, response: session_pb2.SessionResponse) -> None:
         what = response.WhichOneof("content")
