@@ -11,7 +11,7 @@ import grpc
 
 from blockmgr.core.messages import Admitted, Ticket
 from blockmgr.core.states import Residency, TicketKind
-from executor.manager import ManagerSession, Registration, Revoked
+from executor.manager import ManagerSession, Registration, Revoked, insist
 from pagehold.blockmgr.v1 import sequence_pb2
 from tests.scripted.commands import Copy, Done, Forget, Row, Step
 from tests.scripted.delivery import Delivery
@@ -92,6 +92,8 @@ class Engine:
         self.draining = False
         self.solo: Sequence | None = None
         self.statistics = Statistics()
+        self.asked = False
+        """Whether somebody wants to know where it stands."""
         self._solo_known = 0
         self._lagging: set[int] = set()
         """Adopted sequences that have made no progress yet."""
@@ -128,6 +130,9 @@ class Engine:
 
     def advance(self) -> None:
         """One round: completions, a reply, a turn, steps."""
+        if self.asked:
+            self.asked = False
+            tell("state", **self.describe())
         if self.registration.heartbeat.revoked.is_set():
             raise Revoked("the heartbeat was refused")
         busy = self._launch_steps()
@@ -155,7 +160,8 @@ class Engine:
     def describe(self) -> dict[str, Any]:
         """Where it stands, for whoever wonders why it does not go on."""
         return {
-            "steps": (self.launched_step, self.completed_step, self._said),
+            "launched": self.launched_step,
+            "completed": self.completed_step,
             "queue": len(self.queue),
             "unanswered": self._turn is not None,
             "free": self.free_blocks,
@@ -368,7 +374,7 @@ class Engine:
         """Deliver what a sequence that has ended left undelivered, or ask for its admission if it never was."""
         question = sequence_pb2.LookupSequenceRequest(pool=self.registration.response.pool.name, uuid=request.key)
         try:
-            found = self.registration.stub.LookupSequence(question, wait_for_ready=True)
+            found = insist(lambda: self.registration.stub.LookupSequence(question, wait_for_ready=True))
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.NOT_FOUND:
                 raise

@@ -77,7 +77,7 @@ def main() -> int:
     engine = Engine(
         registration, device, Delivery(Path(script["delivery"])), Settings(**script.get("settings", {})), points
     )
-    signal.signal(signal.SIGUSR1, lambda *_: tell("state", **engine.describe()))
+    signal.signal(signal.SIGUSR1, lambda *_: setattr(engine, "asked", True))
     try:
         engine.run([Request(**request) for request in script["requests"]], script.get("predecessors", []))
     except Revoked as error:

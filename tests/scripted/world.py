@@ -159,15 +159,25 @@ class ScriptedExecutor:
         assert code == 0, f"{self} exits with {code}: {self.trouble()}"
         return done
 
+    def ask_state(self) -> dict[str, Any]:
+        """Where it stands, as it tells when asked."""
+        told = len(self.events("state"))
+        self.process.send_signal(signal.SIGUSR1)
+        return self.await_event("state", told + 1, seconds=10)
+
+    def is_waiting(self) -> bool:
+        """Whether it has done all that it can before its last turn is answered."""
+        state = self.ask_state()
+        return state["unanswered"] and state["launched"] == state["completed"] and state == self.ask_state()
+
     def state(self) -> str:
         """Where it stands, if it lives and can tell."""
         if self.process.poll() is not None:
             return f"exit code {self.process.returncode}"
-        self.process.send_signal(signal.SIGUSR1)
-        end = time.monotonic() + 2
-        while not self.events("state") and time.monotonic() < end:
-            time.sleep(0.05)
-        return json.dumps(self.events("state"), indent=1)
+        try:
+            return json.dumps(self.ask_state(), indent=1)
+        except AssertionError as error:
+            return str(error)
 
     def trouble(self) -> str:
         """What it wrote to standard error."""
