@@ -2,6 +2,7 @@
 
 from collections.abc import Sized
 
+from blockmgr.core.columns import Array
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.messages import Appends, Ints, Message
 
@@ -45,7 +46,7 @@ def _check_appends(appends: Appends) -> None:
     _within_range("appends.ids", appends.ids)
 
 
-def _within_range(field: str, ids: Ints) -> None:
+def _within_range(field: str, ids: Array) -> None:
     if not len(ids):
         return
     low, high = int(ids.min()), int(ids.max())

@@ -1,67 +1,15 @@
 """An executor of the plain model: it builds messages from what it did, and believes what replies say."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 
-from blockmgr.core.geometry import PoolGeometry
-from blockmgr.core.messages import (
-    Admission,
-    Admitted,
-    Appends,
-    Child,
-    Finished,
-    Fork,
-    Message,
-    Progress,
-    Reorder,
-    Reply,
-    Reservations,
-    TableUpdate,
-    Ticket,
-)
-from blockmgr.core.states import FinishReason, Refusal, SequenceFlags, TicketKind
-from tests.unit.core.model import Copy, Device, Memory, Row, Sequence, Step
-
-TO_HOST = (TicketKind.SWAP_OUT, TicketKind.DEMOTE)
+from blockmgr.core.messages import Appends, Child, Finished, Fork, Message, Progress, Reorder, Reservations
+from blockmgr.core.states import FinishReason, TicketKind
+from tests.unit.core.believer import Believer, Sent, ints
+from tests.unit.core.model import Copy, Row, Sequence, Step
 
 
-def ints(values: list[int]) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-@dataclass
-class Sent:
-    """A message on its way, and what it said, to be believed once the reply is there."""
-
-    message: Message
-    progress: dict[int, tuple[int, int]]
-    counts: dict[int, int]
-    serial: int
-    parents: dict[int, tuple[list[int], int, int, int]] = field(default_factory=dict)
-    """Forked handle → its tokens, launched, reported computed and count as the message told them."""
-
-
-class SimulatedExecutor:
+class SimulatedExecutor(Believer):
     """One registration. Its device goes on after it was killed, until it is proven dead."""
-
-    def __init__(
-        self, geometry: PoolGeometry, memory: Memory, name: str, epoch: int, root: Callable[[Admission], bytes]
-    ) -> None:
-        self.geometry, self.name, self.epoch, self.root = geometry, name, epoch, root
-        self.size = geometry.tokens_per_block
-        self.device = Device(memory)
-        self.number = 0
-        self.reported_step = 0
-        self.sequences: dict[int, Sequence] = {}
-        self.copies: list[Copy] = []
-        """Ordered and not reported done, those of nobody included."""
-        self.outbox: dict[str, list[Any]] = {}
-        self.ended: set[int] = set()
-        self.reply: tuple[Sent, Reply] | None = None
-        self.ready = False
 
     def ask(self, what: str, request: object) -> None:
         self.outbox.setdefault(what, []).append(request)
@@ -77,7 +25,7 @@ class SimulatedExecutor:
 
     def launch(self, sequences: list[Sequence], chunk: int, token: int) -> None:
         """Launch a step that feeds up to ``chunk`` tokens of each; at the end of what is known, one more is sampled."""
-        rows = []
+        rows: list[Row] = []
         self.device.launched += 1
         step = Step(self.device.launched, rows)
         self.device.launch(step)
@@ -206,132 +154,3 @@ class SimulatedExecutor:
                 s.table[copy.index] = copy.destination
                 if s.away and not s.copies and copy.kind == TicketKind.SWAP_IN:
                     s.away = False
-
-    def receive(self) -> None:
-        """Believe the reply that is waiting."""
-        if self.reply is None:
-            return
-        sent, reply = self.reply
-        self.reply = None
-        message = sent.message
-        for handle, (launched, computed) in sent.progress.items():
-            s = self.sequences[handle]
-            s.reported = launched
-            s.base = max(s.base, computed)
-            if message.failed:
-                s.reset(computed, len(s.tokens))
-                s.barred = True
-        for handle, count in sent.counts.items():
-            self.sequences[handle].recorded = count
-        for handle in message.finished.handles.tolist():
-            self.ended.add(handle)
-        self._believe_forks(sent, reply)
-        self._believe_reorders(message)
-        for handle in message.finished.handles.tolist():
-            del self.sequences[handle]
-        self._believe_swaps(message, reply)
-        self._believe_admissions(message, reply)
-        for update in reply.tables:
-            self._believe_table(update)
-        self._believe_looks(sent, reply)
-        for handle in message.reservations.handles.tolist():
-            if handle in self.sequences and handle not in reply.short:
-                self.sequences[handle].barred = False
-        for ticket in reply.tickets:
-            self._order(ticket)
-        for s in self.sequences.values():
-            s.final = s.final or s.handle in reply.cancel or s.handle in dict(reply.final_lengths)
-        assert not reply.stale, reply.stale
-
-    def _believe_table(self, update: TableUpdate) -> None:
-        s = self.sequences.get(update.handle)
-        if s is None:
-            return
-        assert update.first <= len(s.table), update
-        s.table[update.first :] = update.blocks.tolist()
-        s.copies = {index: copy for index, copy in s.copies.items() if index < len(s.table)}
-
-    def _order(self, ticket: Ticket) -> None:
-        base = self.geometry.host_base
-        source = ticket.source + base * (ticket.kind == TicketKind.SWAP_IN)
-        destination = ticket.destination + base * (ticket.kind in TO_HOST)
-        s = self.sequences.get(ticket.handle)
-        position = s.launched if s is not None else 0
-        copy = Copy(ticket.id, ticket.kind, ticket.index, source, destination, position)
-        self.copies.append(copy)
-        self.device.launch(copy)
-        if s is not None:
-            assert ticket.index not in s.copies
-            s.copies[ticket.index] = copy
-
-    def _believe_forks(self, sent: Sent, reply: Reply) -> None:
-        for fork, answer in zip(sent.message.forks, reply.forked, strict=True):
-            parent = self.sequences[fork.parent]
-            parent.busy, parent.barred = False, True
-            tokens, launched, computed, count = sent.parents[fork.parent]
-            if sent.message.failed:
-                launched = computed = {look.handle: look.cached for look in reply.looked_again}[fork.parent]
-            for child, handle in zip(fork.children, answer.handles, strict=answer.refusal == Refusal.NONE):
-                launched, computed = min(launched, count), min(computed, count)
-                born = Sequence(
-                    handle, child.uuid, parent.root, parent.family, parent.prompt, list(tokens), count, launched, []
-                )
-                born.reported, born.base, born.barred = launched, computed, True
-                born.marks = [(sent.serial, launched)]
-                self.sequences[handle] = born
-
-    def _believe_reorders(self, message: Message) -> None:
-        for move in message.reorders:
-            beams = [self.sequences[handle] for handle in move.handles.tolist()]
-            old = [(list(s.tokens), list(s.marks), s.base) for s in beams]
-            for s, parent, token in zip(beams, move.parents.tolist(), move.ids.tolist(), strict=True):
-                tokens, marks, s.base = old[parent]
-                s.tokens, s.marks = [*tokens, token], list(marks)
-                s.recorded += 1
-                s.busy, s.barred = False, True
-
-    def _believe_swaps(self, message: Message, reply: Reply) -> None:
-        refused = {swap.handle for swap in reply.swaps_refused}
-        for handle in message.swap_out.tolist():
-            if handle in self.sequences:
-                self.sequences[handle].busy = False
-                self.sequences[handle].away |= handle not in refused
-        for handle in message.swap_in.tolist():
-            if handle in self.sequences:
-                self.sequences[handle].busy = False
-                going = any(t.handle == handle and t.kind == TicketKind.SWAP_IN for t in reply.tickets)
-                self.sequences[handle].barred = True
-                if handle not in refused and not going:
-                    self.sequences[handle].away = False
-
-    def _believe_admissions(self, message: Message, reply: Reply) -> None:
-        for request, answer in zip(message.admissions, reply.admitted, strict=True):
-            self._believe_admission(request, answer)
-
-    def _believe_admission(self, request: Admission, answer: Admitted) -> None:
-        if answer.refusal != Refusal.NONE or answer.handle in self.sequences or answer.handle in self.ended:
-            return
-        tokens, root = request.prompt.tolist(), self.root(request)
-        assert answer.cached % self.size == 0
-        assert answer.cached < len(tokens)
-        assert not (answer.cached and request.flags & SequenceFlags.BYPASS)
-        s = Sequence(
-            answer.handle, request.uuid, root, request.uuid, len(tokens), tokens, len(tokens), answer.cached, []
-        )
-        s.reported = answer.cached
-        s.marks = [(self.device.serial, answer.cached)]
-        self.sequences[answer.handle] = s
-
-    def _believe_looks(self, sent: Sent, reply: Reply) -> None:
-        for look in reply.looked_again:
-            s = self.sequences.get(look.handle)
-            if s is None:
-                continue
-            if look.handle in sent.message.look_again:
-                s.busy = False
-            if sent.message.failed and look.cached != s.launched:
-                # What of its hits was complete is for the manager to say.
-                s.reset(look.cached, len(s.tokens))
-            elif look.cached > s.launched:
-                s.launched = s.reported = look.cached
-                s.marks.append((sent.serial, look.cached))

@@ -23,7 +23,7 @@ from blockmgr.core.messages import (
     Ticket,
 )
 from blockmgr.core.pool import Pool
-from blockmgr.core.states import BlockState, FinishReason, Refusal, SequenceFlags, SequenceState
+from blockmgr.core.states import BlockState, FinishReason, Refusal, SequenceState
 from blockmgr.core.verify import verify
 from tests.unit.core.memory_ledger import MemoryLedger
 
@@ -153,8 +153,8 @@ class Talker:
         return self.send(admissions=[self.admission(prompt, **how) for prompt in prompts]).admitted
 
     def admission(self, prompt: Sequence[int], **how: Any) -> Admission:
-        how = {"uuid": self.uuid(), "flags": SequenceFlags.NONE} | how
-        return Admission(prompt=np.array(prompt, dtype=np.int32), **how)
+        uuid = how.pop("uuid", None) or self.uuid()
+        return Admission(uuid, np.array(prompt, dtype=np.int32), **how)
 
     def launch(self, *to: tuple[int, int], **parts: Any) -> Reply:
         """Report one more step launched, which writes each handle's positions below the number given."""

@@ -1,5 +1,7 @@
 """Tables and counts, token by token."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -178,7 +180,7 @@ def test_arrays_that_do_not_run_parallel_are_refused_by_name() -> None:
     handle = executor.admit(ids(4)).handle
     one, two = ints(handle), ints(1, 2)
     before = talk.columns()
-    wrong = {
+    wrong: dict[str, Any] = {
         "progress": Progress(one, two, ints(1)),
         "appends": Appends(one, two, ints(1), ints(1)),
         "reservations": Reservations(one, two, ints(1)),

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +109,14 @@ def test_no_hits_are_taken_by_who_bypasses_and_none_left_by_who_does_not_store()
 def test_salts_and_adapters_are_never_taken_for_each_other() -> None:
     talk = Talk(blocks=80, max_sequences=32)
     executor = talk.executor()
-    ways = [{}, {"salt": b"x"}, {"adapter": "x"}, {"salt": b"x", "adapter": "x"}, {"salt": b"xx"}, {"adapter": "xx"}]
+    ways: list[dict[str, Any]] = [
+        {},
+        {"salt": b"x"},
+        {"adapter": "x"},
+        {"salt": b"x", "adapter": "x"},
+        {"salt": b"xx"},
+        {"adapter": "xx"},
+    ]
     for way in ways:
         handle = executor.prefilled(ids(9), **way)
         assert talk.column("published", handle) == 2

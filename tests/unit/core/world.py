@@ -11,7 +11,8 @@ from blockmgr.core.pool import Pool
 from blockmgr.core.prefix import chain_of, root_of
 from blockmgr.core.states import BlockState, ExecutorState, Residency, SequenceState
 from blockmgr.core.verify import verify
-from tests.unit.core.engine import Sent, SimulatedExecutor
+from tests.unit.core.believer import Sent
+from tests.unit.core.engine import SimulatedExecutor
 from tests.unit.core.memory_ledger import ManagerDied, MemoryLedger
 from tests.unit.core.model import Memory, Sequence
 
