@@ -75,7 +75,8 @@ def decode_kernel(
 
     token = tl.arange(0, TILE)
     entry = tl.arange(0, SPLIT // BLOCK)
-    ones = tl.full([TILE, 32], 1.0, COMPUTE)
+    # With fewer columns than rows, Triton would give every warp all of the product's columns, of this one and all others.
+    ones = tl.full([TILE, 2 * ROWS], 1.0, COMPUTE)
     keys = key_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     values = value_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     for split in range(first + tl.program_id(2), end, tl.num_programs(2)):
@@ -83,7 +84,7 @@ def decode_kernel(
         names = split * (SPLIT // BLOCK) + entry
         blocks = tl.load(tables + sequence * table_stride + names, mask=names * BLOCK < length, other=0)
         total = tl.zeros([ROWS, COLUMNS], tl.float32)
-        weight = tl.zeros([ROWS, 32], tl.float32)
+        weight = tl.zeros([ROWS, 2 * ROWS], tl.float32)
         top = tl.full([ROWS], float("-inf"), tl.float32)
         tile_start = tl.maximum(start // TILE * TILE, split * SPLIT)
         for tile in range(tile_start, tl.minimum(length, (split + 1) * SPLIT), TILE):

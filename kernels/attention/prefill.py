@@ -27,6 +27,34 @@ def find_sequence(query_starts, sequences, tile, TOKENS: tl.constexpr):
 
 
 @triton.jit
+def row_offsets(
+    query_start,
+    first_token,
+    token_stride,
+    head_stride,
+    HEAD_DIM: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RATIO: tl.constexpr,
+    ROWS: tl.constexpr,
+    TOKENS: tl.constexpr,
+):
+    """Return where a tile's elements lie in queries or outputs [tokens, heads, HEAD_DIM], and which of them exist.
+
+    Row r is token `first_token` + r // RATIO of the chunk, and its KV head's query head r % RATIO. The start is read as
+    volatile, so that offsets found before a long loop are not kept for after it, in registers that the loop needs.
+    """
+    start = tl.load(query_start, volatile=True)
+    chunk = tl.load(query_start + 1, volatile=True) - start
+    row = tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    flat = (start + first_token) * RATIO + row
+    token = flat // RATIO
+    inside = (row < TOKENS * RATIO) & (token < start + chunk)
+    offsets = token.to(tl.int64)[:, None] * token_stride + (flat % RATIO)[:, None] * head_stride + column[None, :]
+    return offsets, inside[:, None] & (column < HEAD_DIM)[None, :]
+
+
+@triton.jit
 def accumulate_tiles(
     query_tile,
     keys,
@@ -68,9 +96,9 @@ def accumulate_tiles(
             loaded = (key_position < length)[:, None] & inside
             key = tl.load(keys + place, mask=loaded, other=0.0)
             value = tl.load(values + place, mask=loaded, other=0.0)
-            seen = key_position[None, :] <= position[:, None]
-            if WINDOW > 0:
-                seen &= key_position[None, :] > position[:, None] - WINDOW
+            distance = position[:, None] - key_position[None, :]
+            # Unsigned, so that one comparison finds what lies behind the window and what lies ahead.
+            seen = distance.to(tl.uint32) < WINDOW if WINDOW > 0 else distance >= 0
         elif HEAD_DIM == COLUMNS:
             key = tl.load(keys + place)
             value = tl.load(values + place)
@@ -133,26 +161,26 @@ def prefill_kernel(
         return
     length = tl.load(lengths + sequence)
 
-    row = tl.arange(0, ROWS)
-    column = tl.arange(0, COLUMNS)
-    token = first_token + row // RATIO
-    head = kv_head * RATIO + row % RATIO
-    inside = ((row < TOKENS * RATIO) & (token < chunk))[:, None] & (column < HEAD_DIM)[None, :]
-    place = (query_start + token).to(tl.int64)[:, None]
-    query_tile = tl.load(
-        query + place * query_token_stride + head[:, None] * query_head_stride + column[None, :], mask=inside, other=0.0
-    ).to(COMPUTE)
+    offsets, inside = row_offsets(
+        query_starts + sequence,
+        first_token,
+        query_token_stride,
+        query_head_stride,
+        HEAD_DIM,
+        COLUMNS,
+        RATIO,
+        ROWS,
+        TOKENS,
+    )
+    query_tile = tl.load(query + offsets + kv_head * RATIO * query_head_stride, mask=inside, other=0.0).to(COMPUTE)
 
     first_position = length - chunk + first_token
-    position = first_position + row // RATIO
+    position = first_position + tl.arange(0, ROWS) // RATIO
+    column = tl.arange(0, COLUMNS)
     end = tl.minimum(first_position + TOKENS, length)
-    # Tiles of keys from whole_start to whole_end are seen whole by every row.
-    start = 0
-    whole_start = 0
+    # Tiles of keys up to whole_end are seen whole by every row. Behind a window all are masked.
     whole_end = tl.maximum(first_position + 1, 0) // TILE * TILE
-    if WINDOW > 0:
-        start = tl.maximum(first_position - WINDOW + 1, 0) // TILE * TILE
-        whole_start = tl.maximum(tl.cdiv(first_position + TOKENS - WINDOW, TILE) * TILE, start)
+    start = tl.maximum(first_position - WINDOW + 1, 0) // TILE * TILE if WINDOW > 0 else 0
 
     keys = key_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     values = value_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
@@ -170,34 +198,24 @@ def prefill_kernel(
         top = tl.full([ROWS], float("-inf"), tl.float32)
         split_end = tl.minimum(split_start + SPLIT, end)
         edge = tl.maximum(split_start, start)
-        if WINDOW > 0:
-            window_end = tl.minimum(tl.maximum(whole_start, edge), split_end)
+        if WINDOW == 0:
+            whole = tl.minimum(tl.maximum(whole_end, edge), split_end)
             total, weight, top = accumulate_tiles(
-                query_tile, keys, values, blocks, split_start, edge, window_end, position, length,
-                block_stride, slot_stride,
-                total, weight, top, scale, cap,
-                CAPPED, True, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
+                query_tile, keys, values, blocks, split_start, edge, whole, position, length, block_stride, slot_stride,
+                total, weight, top, scale, cap, CAPPED, False, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
             )  # fmt: skip
-            edge = tl.cdiv(window_end, TILE) * TILE
-        diagonal = tl.minimum(tl.maximum(whole_end, edge), split_end)
+            edge = whole
         total, weight, top = accumulate_tiles(
-            query_tile, keys, values, blocks, split_start, edge, diagonal, position, length,
-            block_stride, slot_stride,
-            total, weight, top, scale, cap,
-            CAPPED, False, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
-        )  # fmt: skip
-        total, weight, top = accumulate_tiles(
-            query_tile, keys, values, blocks, split_start, tl.maximum(diagonal, edge), split_end, position, length,
-            block_stride, slot_stride,
-            total, weight, top, scale, cap,
-            CAPPED, True, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
+            query_tile, keys, values, blocks, split_start, edge, split_end, position, length, block_stride, slot_stride,
+            total, weight, top, scale, cap, CAPPED, True, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
         )  # fmt: skip
         split_output, lse = close(total, weight, top)
         output, share, best = merge(output, share, best, split_output, lse)
+    offsets, inside = row_offsets(
+        query_starts + sequence, first_token, out_token_stride, out_head_stride, HEAD_DIM, COLUMNS, RATIO, ROWS, TOKENS
+    )
     tl.store(
-        out + place * out_token_stride + head[:, None] * out_head_stride + column[None, :],
-        quotient(output, share).to(out.dtype.element_ty),
-        mask=inside,
+        out + offsets + kv_head * RATIO * out_head_stride, quotient(output, share).to(out.dtype.element_ty), mask=inside
     )
 
 

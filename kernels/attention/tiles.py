@@ -61,7 +61,7 @@ def tiles(head_dim: int, ratio: int, dtype: torch.dtype) -> Tiles:
         decode_rows=rows,
         decode_warps=4,
         decode_stages=3,
-        prefill_rows=64,
-        prefill_warps=4,
+        prefill_rows=128 if not wide else 64 if dtype.itemsize == 2 else 32,
+        prefill_warps=8,
         prefill_stages=3,
     )
