@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from itertools import product
 from typing import Any
 
 import numpy as np
