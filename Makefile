@@ -40,6 +40,7 @@ help: ## list the targets
 	touch $@
 
 test: .venv/installed .venv/demo-model ## run the tests that need no GPU
+	TRITON_INTERPRET=1 $(BIN)/pytest tests/kernels/interpreted
 	$(BIN)/pytest
 
 test-gpu: .venv/installed ## run the tests that need a GPU
