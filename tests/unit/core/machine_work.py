@@ -8,6 +8,7 @@ from blockmgr.core.geometry import PoolGeometry
 from blockmgr.core.messages import Admission
 from blockmgr.core.states import SequenceFlags
 from tests.unit.core.engine import SimulatedExecutor
+from tests.unit.core.memory_ledger import MemoryLedger, MortalLedger
 from tests.unit.core.model import Sequence
 from tests.unit.core.world import World
 
@@ -28,24 +29,26 @@ class WorkMachine(RuleBasedStateMachine):
         slots=st.integers(4, 12),
     )
     def start(self, size: int, blocks: int, spare: int, host: int, slots: int) -> None:
-        self.world = World(
-            PoolGeometry(
-                tokens_per_block=size,
-                block_bytes=1,
-                device_blocks=blocks,
-                max_device_blocks=blocks + spare,
-                host_blocks=host,
-                max_sequences=slots,
-                max_length=min(64, size * (blocks - 1)),
-                max_executors=4,
-                max_pins=8,
-                request_bytes=16,
-                reply_bytes=65536,
-                archive_bytes=4096,
-                archive_rows=8,
-            )
+        geometry = PoolGeometry(
+            tokens_per_block=size,
+            block_bytes=1,
+            device_blocks=blocks,
+            max_device_blocks=blocks + spare,
+            host_blocks=host,
+            max_sequences=slots,
+            max_length=min(64, size * (blocks - 1)),
+            max_executors=4,
+            max_pins=8,
+            request_bytes=16,
+            reply_bytes=65536,
+            archive_bytes=4096,
+            archive_rows=8,
         )
+        self.world = World(geometry, self.make_ledger(geometry))
         self.world.register("a")
+
+    def make_ledger(self, geometry: PoolGeometry) -> MortalLedger:
+        return MemoryLedger(geometry)
 
     # -- picking -----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
 """A ledger in plain arrays: what it commits is there whole, and a manager may die just before or just after it."""
 
+from typing import Protocol
+
 import numpy as np
 
-from blockmgr.core.columns import Array, Change, pool_schema
+from blockmgr.core.columns import Array, Change, Ledger, pool_schema
 from blockmgr.core.geometry import PoolGeometry
 
 
@@ -10,8 +12,21 @@ class ManagerDied(Exception):
     """The manager is gone; what it had not committed is gone with it."""
 
 
+class MortalLedger(Ledger, Protocol):
+    """A ledger whose manager can be made to die: ``die`` set to "before" or "after" kills it about its next commit."""
+
+    die: str
+
+    @property
+    def columns(self) -> list[Array]:
+        """What is committed."""
+
+    def revive(self) -> None:
+        """A new manager takes it over."""
+
+
 class MemoryLedger:
-    """Committed columns. ``die`` set to "before" or "after" kills the manager at its next commit."""
+    """Committed columns in plain arrays; the manager dies just before or just after a commit."""
 
     def __init__(self, geometry: PoolGeometry) -> None:
         self.columns: list[Array] = [
@@ -31,6 +46,9 @@ class MemoryLedger:
             self.touched += len(change.values)
         if die == "after":
             raise ManagerDied
+
+    def revive(self) -> None:
+        self.die = ""
 
     def stage(self, column: int, start: int, values: Array) -> None:
         self.columns[column][start : start + len(values)] = values

@@ -13,7 +13,7 @@ from blockmgr.core.states import BlockState, ExecutorState, Residency, SequenceS
 from blockmgr.core.verify import verify
 from tests.unit.core.believer import Sent
 from tests.unit.core.engine import SimulatedExecutor
-from tests.unit.core.memory_ledger import ManagerDied, MemoryLedger
+from tests.unit.core.memory_ledger import ManagerDied, MortalLedger
 from tests.unit.core.model import Memory, Sequence
 
 WIDE = ("slot.tokens", "slot.logprobs", "slot.table", "slot.request")
@@ -24,10 +24,10 @@ SETTLING = {"block.state", "block.fence", "block.used", "pool.clock"}
 class World:
     """One pool, its executors, living and dying, and the memory that they share."""
 
-    def __init__(self, geometry: PoolGeometry) -> None:
+    def __init__(self, geometry: PoolGeometry, ledger: MortalLedger) -> None:
         self.geometry = geometry
         self.now = 1000.0
-        self.ledger = MemoryLedger(geometry)
+        self.ledger = ledger
         self.pool = Pool(geometry, self.ledger, now=self.time)
         self.memory = Memory(geometry.tokens_per_block)
         self.executors: list[SimulatedExecutor] = []
@@ -84,6 +84,7 @@ class World:
         try:
             data = self.pool.exchange(sent.message)
         except ManagerDied:
+            self.ledger.revive()
             self.restart()
             data = self.pool.exchange(sent.message)
         self.ledger.die = ""
