@@ -10,7 +10,7 @@ from blockmgr.core.archive import FinishedRequest
 from blockmgr.core.errors import InvalidMessage, NotFound
 from blockmgr.core.states import ExecutorState, SequenceState
 from blockmgr.service.codec.enums import EXECUTOR_STATES, FINISH_REASONS, SEQUENCE_STATES
-from blockmgr.service.errors import NotServing, guarded
+from blockmgr.service.errors import NotServing, TooManyCalls, guarded
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool
 from blockmgr.service.session import Session, Turns
@@ -22,6 +22,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 ID_BYTES = 16
 LEASE_LIMITS = (0.5, 600.0)
 
+SESSION_LIMIT = 1024
+"""Sessions open at once: far more than there can be executors, since one that was cut off may linger."""
+
 
 class BlockManagerServicer:
     """The methods, each a few lines: what they do is the manager's."""
@@ -29,6 +32,7 @@ class BlockManagerServicer:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._turns = Turns(manager)
+        self._sessions: set[Session] = set()
         self.why_not: Callable[[], NotServing | None] = lambda: None
         """Says why calls are refused just now, if they are: before its ledger is taken up, a manager knows nobody."""
 
@@ -67,7 +71,19 @@ class BlockManagerServicer:
 
     async def Session(self, _: Any, context: Context) -> None:
         """Exchange turns on one stream."""
-        await Session(self._manager, self._turns, context).run()
+        if len(self._sessions) >= SESSION_LIMIT:
+            raise TooManyCalls("sessions", SESSION_LIMIT)
+        session = Session(self._manager, self._turns, context)
+        self._sessions.add(session)
+        try:
+            await session.run()
+        finally:
+            self._sessions.discard(session)
+
+    def end_sessions(self, why: Exception) -> None:
+        """End every session, which would not end by itself. What is not answered will be sent to the next manager."""
+        for session in list(self._sessions):
+            session.end(why)
 
     async def Exchange(self, request: session_pb2.ExchangeRequest, context: Context) -> bytes:
         """One turn outside a session."""

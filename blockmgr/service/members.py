@@ -50,6 +50,8 @@ class Member:
     """Proven dead by other means than its processes' descriptors."""
     tell: Callable[[session_pb2.SessionResponse], None] | None = None
     """Puts a message on the executor's session stream, while one is open."""
+    hang_up: Callable[[Exception], None] | None = None
+    """Ends that stream with an error."""
     killed: bool = False
     nudged: bool = False
     """Whether it has been told since its last turn that a turn is wanted."""

@@ -9,10 +9,11 @@ from typing import Any
 import grpc
 import structlog
 
-from blockmgr.core.errors import InvalidMessage
+from blockmgr.core.errors import InvalidMessage, StaleEpoch
 from blockmgr.core.messages import Message
 from blockmgr.core.prefix import chain_of, root_of
 from blockmgr.service.codec import decode_turn
+from blockmgr.service.errors import ChangedMeanwhile
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Member
 from blockmgr.service.pools import ManagedPool
@@ -22,6 +23,9 @@ log = structlog.get_logger()
 
 LONG_PROMPT = 16384
 """Tokens from which on a prompt is hashed off the loop, so that others' turns do not wait for it."""
+
+GOODBYE_SECONDS = 1.0
+"""How long an executor whose registration is over may take to hear of it."""
 
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 """What reading gives once the executor has ended its side."""
@@ -62,14 +66,42 @@ class Session:
         self._member: Member | None = None
         self._writing = asyncio.Lock()
         self._telling: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[Any] | None = None
+        self._why: Exception | None = None
 
     async def run(self) -> None:
-        """Serve until the executor ends the stream. Errors of the domain are raised: the caller turns them into status."""
+        """Serve until the executor ends the stream, or ``end`` is called. Errors of the domain are raised: the caller
+        turns them into status.
+        """
+        self._task = asyncio.current_task()
         try:
             while (request := await self._context.read()) is not END:
                 await self._take(request)
+        except asyncio.CancelledError:
+            if self._why is None or self._task is None:
+                raise
+            self._task.uncancel()
+            await self._say_goodbye()
+            raise self._why from None
         finally:
             self._leave()
+
+    def end(self, why: Exception) -> None:
+        """End the stream with an error. A turn whose reply is lost by it has been handled: it will be sent again."""
+        if self._task is not None and self._why is None:
+            self._why = why
+            self._task.cancel()
+
+    async def _say_goodbye(self) -> None:
+        """A registration that is over is told so in words too, if its executor still listens."""
+        if not isinstance(self._why, StaleEpoch) or self._member is None:
+            return
+        revoked = session_pb2.Revoked(epoch=self._member.epoch, detail=str(self._why))
+        try:
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._context.write(session_pb2.SessionResponse(revoked=revoked).SerializeToString())
+        except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError) as error:
+            log.info("session ended without a word", error=str(error))
 
     async def _take(self, request: session_pb2.SessionRequest) -> None:
         what = request.WhichOneof("content")
@@ -86,13 +118,15 @@ class Session:
             raise InvalidMessage("epoch", epoch, f"this session belongs to epoch {self._member.epoch}")
         if self._member is None:
             self._member = member
-            member.tell = self._tell
+            if member.hang_up is not None:
+                member.hang_up(ChangedMeanwhile("the session of this epoch", "this one", "a newer one"))
+            member.tell, member.hang_up = self._tell, self.end
 
     def _leave(self) -> None:
         for task in self._telling:
             task.cancel()
         if self._member is not None and self._member.tell == self._tell:
-            self._member.tell = None
+            self._member.tell = self._member.hang_up = None
 
     def _tell(self, message: session_pb2.SessionResponse) -> None:
         """Send something unasked. Never waits: a slow reader gets it when it can."""
