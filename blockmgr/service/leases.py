@@ -46,11 +46,18 @@ class LeaseWatch:
                 log.warning("manager was away", seconds=round(gap, 2))
                 for member in self._manager.members.by_epoch.values():
                     member.lease.extend(gap)
-            for member in list(self._manager.members.by_epoch.values()):
-                self._look_at(member, now)
-            if now >= self._next_housekeeping:
-                self._next_housekeeping = now + HOUSEKEEPING_SECONDS
-                self._keep_house()
+            try:
+                self._watch(now)
+            except Exception:
+                # Without this task nobody dead would ever be buried: whatever went wrong, it goes on.
+                log.exception("a round of the lease watch failed")
+
+    def _watch(self, now: float) -> None:
+        for member in list(self._manager.members.by_epoch.values()):
+            self._look_at(member, now)
+        if now >= self._next_housekeeping:
+            self._next_housekeeping = now + HOUSEKEEPING_SECONDS
+            self._keep_house()
 
     def _look_at(self, member: Member, now: float) -> None:
         if member.is_dead():

@@ -11,7 +11,7 @@ from blockmgr.core.events import Event
 from blockmgr.core.messages import Adopted, Reply
 from blockmgr.core.states import ExecutorState
 from blockmgr.ledger.redo import RedoLog
-from blockmgr.notify import Notifier
+from blockmgr.notify import Notifier, NotifyError
 from blockmgr.processes import Process, find_older
 from blockmgr.service.members import Lease, Member, Members
 from blockmgr.service.pools import ManagedPool, PoolSpec, adopt_pool, create_pool, pool_names, pool_number
@@ -95,19 +95,28 @@ class Manager:
             log.info("descriptor dropped", name=name, count=len(left))
             for descriptor in left:
                 os.close(descriptor)
-            self.notifier.remove_descriptor(name)
+            self._forget_deposit(name)
 
     async def deposit_everything(self) -> None:
         """Give a new descriptor store all that the old one had: memory, ledgers, redo log and every executor's processes."""
-        kept = {"redo": [self.redo.descriptor]}
+        kept: dict[str, list[int]] = {}
         for managed in self.pools.values():
             kept |= {name: [descriptor] for name, descriptor in managed.stored_descriptors().items()}
         for member in self.members.by_epoch.values():
             if member.processes:
                 kept[_store_name(member.instance)] = [process.pidfd for process in member.processes]
+        # Last: whoever finds it in the store takes it that everything else is there too.
+        kept["redo"] = [self.redo.descriptor]
         for name, descriptors in kept.items():
             await self.notifier.deposit(name, descriptors)
         log.warning("everything deposited again", descriptors=len(kept))
+
+    def _forget_deposit(self, name: str) -> None:
+        """Have the store drop something. Where there is no store just now, the next one never gets it."""
+        try:
+            self.notifier.remove_descriptor(name, timeout=0.0)
+        except NotifyError as error:
+            log.warning("a deposit that nobody needs is left", name=name, error=str(error))
 
     def close(self) -> None:
         """Let go of everything; the descriptor store and the executors keep what they hold."""
@@ -241,6 +250,8 @@ class Manager:
         if not self.settings.test_withhold_kill:
             member.kill()
         member.killed = True
+        if member.hang_up is not None:
+            member.hang_up(StaleEpoch(member.epoch))
 
     def bury(self, member: Member) -> None:
         """Every process of a member is dead: let its sequences be adopted and its blocks come back."""
@@ -249,7 +260,7 @@ class Manager:
         managed.pool.bury(member.epoch)
         del self.members.by_epoch[member.epoch]
         member.close()
-        self.notifier.remove_descriptor(_store_name(member.instance))
+        self._forget_deposit(_store_name(member.instance))
         log.info("executor proven dead", executor=member.name, epoch=member.epoch)
 
     def unregister(self, epoch: int, leave_sequences: bool) -> int:

@@ -60,13 +60,16 @@ class ManagedPool:
         return Content(**json.loads(self.pool.description))
 
     def stored_descriptors(self) -> dict[str, int]:
-        """Every descriptor without which the pool would be lost, by the name it is kept under."""
-        named = {f"ledger.{self.name}": self.ledger.descriptor}
+        """Every descriptor without which the pool would be lost, by the name it is kept under.
+
+        The ledger is last: memory without a ledger is nothing, but a ledger without its memory would be a loss.
+        """
+        named = {}
         for tier, arena in self.arenas():
             for index, extent in enumerate(arena.extents):
                 if extent.descriptor is not None:
                     named[f"{tier}.{self.name}.{index}"] = extent.descriptor
-        return named
+        return named | {f"ledger.{self.name}": self.ledger.descriptor}
 
     def offers(self, redo: int) -> list[Offer]:
         """What an executor fetches to map the pool and its ledger, and to give back should everyone else lose it."""

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from blockmgr.core.errors import BlockManagerError, Precondition, StaleEpoch
 from blockmgr.descriptors import DescriptorError, DescriptorServer, Offer
-from blockmgr.notify import Notifier, inherited_descriptors, watchdog_interval
+from blockmgr.notify import Notifier, NotifyError, inherited_descriptors, watchdog_interval
 from blockmgr.presence import executors_present
 from blockmgr.processes import Process
 from blockmgr.service import block_manager
@@ -62,6 +62,9 @@ class ManagerProcess:
         self._now = asyncio.Event()
         self._health = (HealthServicer(), HealthServicer())
         self._tasks: list[asyncio.Task[None]] = []
+        self._lease_watch: asyncio.Task[None] | None = None
+        self._deposit_due = False
+        """Whether the descriptor store lacks what this manager holds."""
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises what keeps the manager from starting."""
@@ -79,12 +82,15 @@ class ManagerProcess:
         await executors.start()
         await operators.start()
         try:
-            if "redo" not in descriptors:
-                descriptors |= await self._wait_for_returns()
-            await self.manager.start(descriptors)
-            await self._open()
-            await self._stop.wait()
-            await self._close(executors, operators)
+            # The redo log is deposited last: with it, everything has come back.
+            returned = await self._wait_for_returns() if "redo" not in descriptors else {}
+            # Asked to stop while executors were waited for, it must not start cold: the next one waits again.
+            if not self._stop.is_set():
+                self._deposit_due = bool(returned)
+                await self.manager.start(_merged(descriptors, returned))
+                await self._open()
+                await self._stop.wait()
+                await self._close(executors, operators)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -134,9 +140,10 @@ class ManagerProcess:
 
     async def _open(self) -> None:
         """Everything is taken up: serve, and say so."""
+        await self._deposit_if_due()
         self._why_not = None
-        self._tasks.append(asyncio.create_task(LeaseWatch(self.manager).run()))
-        self._tasks.append(asyncio.create_task(self._show_signs_of_life()))
+        self._lease_watch = asyncio.create_task(LeaseWatch(self.manager).run())
+        self._tasks += [self._lease_watch, asyncio.create_task(self._show_signs_of_life())]
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.notifier.ready()
         log.info("serving", executors=str(self.settings.executor_socket), epoch=self.manager.epoch)
@@ -147,6 +154,10 @@ class ManagerProcess:
         self._why_not = NotServing("the manager is stopping; its successor goes on with the same state")
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self.notifier.stopping()
+        if self._lease_watch is not None:
+            # Whoever cannot be heard any more must not be taken for dead; whether anybody is, the next manager sees.
+            self._lease_watch.cancel()
+        self._servicer.end_sessions(self._why_not)
         self._admin.end_streams()
         stops = (executors.stop(self.settings.stop_grace), operators.stop(self.settings.stop_grace))
         finished = asyncio.ensure_future(asyncio.gather(*stops))
@@ -172,9 +183,19 @@ class ManagerProcess:
         interval = (watchdog_interval() or 2.0) / 2
         while True:
             self.notifier.watchdog()
-            if self.notifier.replaced():
-                await self.manager.deposit_everything()
+            self._deposit_due |= self.notifier.replaced()
+            await self._deposit_if_due()
             await asyncio.sleep(interval)
+
+    async def _deposit_if_due(self) -> None:
+        """Give a descriptor store that knows nothing all there is; one that does not answer is tried again later."""
+        if not self._deposit_due:
+            return
+        try:
+            await self.manager.deposit_everything()
+            self._deposit_due = False
+        except NotifyError as error:
+            log.error("the descriptor store does not answer", error=str(error))
 
     # -- descriptors -------------------------------------------------------------------------------------------------
 
@@ -213,7 +234,9 @@ class ManagerProcess:
                 log.warning("waiting for executors to give back the memory they hold", executors=sorted(waiting))
                 self._why_not = DescriptorsWanted("the manager has lost its memory: give back the descriptors you hold")
             left = deadline - asyncio.get_running_loop().time()
-            if left <= 0 or self._stop.is_set():
+            if self._stop.is_set():
+                break
+            if left <= 0:
                 log.error("starting without what executors hold", executors=sorted(waiting))
                 break
             self._new_return.clear()
@@ -223,6 +246,14 @@ class ManagerProcess:
                 continue
         self._why_not = NotServing("the manager is starting")
         return self._returned
+
+
+def _merged(stored: dict[str, list[int]], returned: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Descriptors from both; of what both have, executors' copies are taken and the store's are closed."""
+    for name in stored.keys() & returned.keys():
+        for descriptor in stored[name]:
+            os.close(descriptor)
+    return stored | returned
 
 
 def take_runtime_dir(path: Path) -> IO[str]:
