@@ -166,7 +166,7 @@ class Engine:
             "unanswered": self._turn is not None,
             "free": self.free_blocks,
             "tickets": len(self._tickets),
-            "sequences": [repr(s) for s in self.sequences.values()],
+            "sequences": [s.describe() for s in self.sequences.values()],
         }
 
     # -- steps -------------------------------------------------------------------------------------------------------

@@ -172,6 +172,16 @@ class Sequence:
         if len(self.tokens) >= self.request.target:
             self.ending = FinishReason.LENGTH
 
+    def describe(self) -> str:
+        """Where it stands, in a line."""
+        flags = ("frozen", "short", "awaiting", "held", "suspect", "copied", "moving", "ending")
+        set_ = [f"{name}={value}" for name in flags if (value := getattr(self, name))]
+        return (
+            f"{self.request.kind} {self.request.uuid[:8]} {len(self.tokens)}/{self.request.target} fed {self.fed} "
+            f"launched {self.launched} completed {self.completed} recorded {self.recorded} "
+            f"blocks {len(self.table)} {self.residency.name} {' '.join(set_)}"
+        )
+
     @classmethod
     def adopted(cls, mapping: PoolMapping, handle: int, forked: bool) -> "Sequence":
         """What a dead executor left, from its row in the ledger."""

@@ -1,0 +1,210 @@
+"""Managers and keepers come and go: in good order, with all that they held, or with nothing left but the executors."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from executor.manager.channel import connect
+from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, session_pb2
+from tests.scripted import workload
+from tests.scripted.hand import HandDriven
+from tests.scripted.world import PAGEHOLD, ROOT, ScriptedExecutor, World, environment, running, wait_until
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+def await_work(world: World, turns: int = 10) -> None:
+    """Wait until executors have exchanged so many turns more."""
+    before = world.statistics().counters.turns
+    wait_until(lambda: world.statistics().counters.turns >= before + turns, "turns are exchanged")
+
+
+def start_two(world: World, seed: int) -> list[tuple[ScriptedExecutor, list[workload.Request]]]:
+    """Two executors at work on one pool."""
+    works = {name: workload.mixed(seed + place, 70) for place, name in enumerate("ab")}
+    started = [(world.start_executor(name, requests, mean_seconds=0.004), requests) for name, requests in works.items()]
+    for executor, _ in started:
+        executor.await_event("adopted")
+    await_work(world)
+    return started
+
+
+def finish(world: World, started: list[tuple[ScriptedExecutor, list[workload.Request]]]) -> None:
+    """See all of it through to the end."""
+    for executor, requests in started:
+        executor.await_done()
+        world.check_delivered(executor.name, requests)
+    world.check_memory()
+
+
+def logged(world: World, text: str) -> int:
+    """How often keepers and managers have said something."""
+    return sum(path.read_text().count(text) for path in world.directory.glob("*.log"))
+
+
+def test_with_keeper_and_manager_gone_executors_give_back_what_they_hold() -> None:
+    with running() as world:
+        started = start_two(world, 60)
+        world.keeper.kill()
+        first = world.kill_manager()
+        world.keeper.wait(10)
+        world.start_keeper()
+        second = world.await_manager(other_than=first)
+        await_work(world)
+        assert logged(world, "waiting for executors to give back") == 1
+        world.kill_manager()
+        world.await_manager(other_than=second)
+        assert logged(world, "waiting for executors to give back") == 1, "the new keeper had got everything"
+        finish(world, started)
+
+
+def test_a_new_keeper_is_given_everything_by_the_manager_that_lives() -> None:
+    with running() as world:
+        started = start_two(world, 62)
+        manager = world.manager_pid()
+        world.keeper.kill()
+        world.keeper.wait(10)
+        world.start_keeper()
+        wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
+        assert world.manager_pid() == manager
+        await_work(world)
+        world.kill_manager()
+        world.await_manager(other_than=manager)
+        assert logged(world, "waiting for executors to give back") == 0
+        finish(world, started)
+
+
+def test_a_second_manager_is_refused_and_says_who_serves() -> None:
+    with running() as world:
+        second = subprocess.run(
+            world.manager_command(), cwd=ROOT, env=environment(world.settings), capture_output=True, text=True
+        )
+        assert second.returncode == 1
+        assert f"a manager (process {world.manager_pid()}) already serves in {world.runtime_dir}" in second.stderr
+        assert world.is_serving()
+
+
+def test_a_second_manager_on_another_socket_of_the_same_pool_is_refused(tmp_path: Path) -> None:
+    with running() as world, HandDriven(world.runtime_dir, "a") as executor:
+        descriptors = executor.registration.mapping.descriptors
+        names = sorted(descriptors)
+        program = (
+            "import os, sys\n"
+            "for place, descriptor in enumerate(map(int, sys.argv[1].split(',')), 3):\n"
+            "    os.dup2(descriptor, place)\n"
+            "os.environ['LISTEN_PID'] = str(os.getpid())\n"
+            "os.execv(sys.argv[2], sys.argv[2:])\n"
+        )
+        # High numbers, so that none of them is in the way of the numbers from 3 on.
+        copies = [os.dup2(descriptors[name], 200 + place) for place, name in enumerate(names)]
+        other = [*PAGEHOLD, "blockmgr", "--runtime-dir", str(tmp_path / "r"), "--address", "127.0.0.1:0"]
+        second = subprocess.run(
+            [PAGEHOLD[0], "-c", program, ",".join(map(str, copies)), *other],
+            cwd=ROOT,
+            env=environment(world.settings) | {"LISTEN_FDS": str(len(names)), "LISTEN_FDNAMES": ":".join(names)},
+            pass_fds=copies,
+            capture_output=True,
+            text=True,
+        )
+        for copy in copies:
+            os.close(copy)
+        assert second.returncode == 1, second.stderr
+        assert "another manager" in second.stderr or "in use" in second.stderr, second.stderr
+        assert executor.admit(10).handle
+        world.check_memory()
+
+
+def test_asked_to_stop_it_says_not_serving_and_ends_streams_and_its_successor_goes_on() -> None:
+    with running() as world:
+        started = start_two(world, 64)
+        manager = world.manager_pid()
+        with grpc.insecure_channel(world.address) as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert next(watch).status == SERVING
+            os.kill(manager, signal.SIGTERM)
+            assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        world.await_manager(other_than=manager)
+        assert logged(world, f'"pid": {manager}, "code": 0') == 1
+        finish(world, started)
+
+
+def test_a_session_that_is_open_when_the_manager_stops_ends_unavailable_and_at_once() -> None:
+    with running(stop_grace=60) as world, HandDriven(world.runtime_dir, "a") as executor:
+        manager = world.manager_pid()
+        with connect(str(world.runtime_dir / "blockmgr.sock")) as channel:
+            stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+            life = session_pb2.SessionRequest(heartbeat=session_pb2.Heartbeat(epoch=executor.epoch))
+            held = Held(life)
+            session = stub.Session(held)
+            executor.session.close()
+            held.await_taken()
+            os.kill(manager, signal.SIGTERM)
+            error = session.exception(timeout=20)
+            assert error is not None
+            assert error.code() == grpc.StatusCode.UNAVAILABLE
+        world.await_manager(other_than=manager)
+        assert executor.registration.adopt() == []
+
+
+def test_a_second_request_to_stop_does_not_wait_for_anybody() -> None:
+    with running(keeper=False, stop_grace=300) as world:
+        manager = world.managers[-1]
+        with grpc.insecure_channel(world.address) as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert next(watch).status == SERVING
+            manager.send_signal(signal.SIGTERM)
+            assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            assert manager.poll() is None, "it waits for whoever watches"
+            manager.send_signal(signal.SIGINT)
+            assert manager.wait(20) == 0
+
+
+def test_prefixes_are_hit_over_lives_with_other_seeds_of_pythons_hash() -> None:
+    prompt = list(range(100, 140))
+    with running(keeper=False) as world:
+        world.managers[-1].kill()
+        world.managers[-1].wait(10)
+        world.start_keeper(hash_seed=1)
+        first = world.await_manager(other_than=world.managers[-1].pid)
+        with HandDriven(world.runtime_dir, "a") as executor:
+            handle = executor.admit(prompt).handle
+            executor.say(launched_step=1, completed_step=1)
+            executor.compute(handle, len(prompt))
+            world.keeper.kill()
+            world.keeper.wait(10)
+            world.start_keeper(hash_seed=2)
+            wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
+            world.kill_manager()
+            world.await_manager(other_than=first)
+            assert executor.admit(prompt).cached == len(prompt) - 4
+        world.check_memory()
+
+
+class Held:
+    """Requests of a stream: one, and then none for as long as the stream lives."""
+
+    def __init__(self, request: session_pb2.SessionRequest) -> None:
+        import threading
+
+        self._request: session_pb2.SessionRequest | None = request
+        self._taken = threading.Event()
+        self._never = threading.Event()
+
+    def __iter__(self) -> "Held":
+        return self
+
+    def __next__(self) -> session_pb2.SessionRequest:
+        if self._request is None:
+            self._taken.set()
+            self._never.wait(60)
+            raise StopIteration
+        request, self._request = self._request, None
+        return request
+
+    def await_taken(self) -> None:
+        """Wait until the request has been sent."""
+        assert self._taken.wait(10)
