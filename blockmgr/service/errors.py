@@ -31,7 +31,6 @@ from blockmgr.core.errors import (
     Precondition,
     StaleEpoch,
 )
-from blockmgr.notify import NotifyError
 from pagehold.common.v1 import errors_pb2 as reasons
 
 DOMAIN = "pagehold"
@@ -98,8 +97,6 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (OutOfRange, Kind(grpc.StatusCode.OUT_OF_RANGE, reasons.ERROR_REASON_OUT_OF_RANGE)),
     (DescriptorsWanted, Kind(grpc.StatusCode.UNAVAILABLE, reasons.ERROR_REASON_DESCRIPTORS_WANTED, 0.2)),
     (NotServing, Kind(grpc.StatusCode.UNAVAILABLE, reasons.ERROR_REASON_NOT_SERVING, 0.5)),
-    # What an executor hands over cannot be made safe just now: the descriptor store is being restarted.
-    (NotifyError, Kind(grpc.StatusCode.UNAVAILABLE, reasons.ERROR_REASON_NOT_SERVING, 0.5)),
     (LedgerCorrupt, Kind(grpc.StatusCode.DATA_LOSS, reasons.ERROR_REASON_LEDGER_CORRUPT)),
 )
 FAULT = Kind(grpc.StatusCode.INTERNAL, reasons.ERROR_REASON_INTERNAL)

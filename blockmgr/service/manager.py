@@ -13,6 +13,7 @@ from blockmgr.core.states import ExecutorState
 from blockmgr.ledger.redo import RedoLog
 from blockmgr.notify import Notifier, NotifyError
 from blockmgr.processes import Process, find_older
+from blockmgr.service.errors import NotServing
 from blockmgr.service.members import Lease, Member, Members
 from blockmgr.service.pools import ManagedPool, PoolSpec, adopt_pool, create_pool, pool_names, pool_number
 from blockmgr.service.settings import ManagerSettings
@@ -111,6 +112,13 @@ class Manager:
             await self.notifier.deposit(name, descriptors)
         log.warning("everything deposited again", descriptors=len(kept))
 
+    async def _deposit(self, name: str, descriptors: list[int]) -> None:
+        """Make something safe with the store. ``NotServing`` while that is being restarted."""
+        try:
+            await self.notifier.deposit(name, descriptors)
+        except NotifyError as error:
+            raise NotServing(f"nothing can be made safe just now: {error}") from error
+
     def _forget_deposit(self, name: str) -> None:
         """Have the store drop something. Where there is no store just now, the next one never gets it."""
         try:
@@ -194,7 +202,7 @@ class Manager:
         managed, created = await self._find_or_create(spec, must_exist)
         self._make_room(managed, name)
         relabelled = managed.pool.relabel(spec.content.digest(), spec.content.describe())
-        await self.notifier.deposit(_store_name(instance), [process.pidfd for process in processes])
+        await self._deposit(_store_name(instance), [process.pidfd for process in processes])
         epoch = managed.pool.register(name, instance, [process.pid for process in processes])
         self.members.take(instance)
         member = Member(epoch, name, managed.name, instance, processes, Lease(lease, asyncio.get_running_loop().time()))
@@ -219,7 +227,7 @@ class Manager:
         try:
             # Memory and ledger are safe with the store before anybody relies on them.
             for stored, descriptor in managed.stored_descriptors().items():
-                await self.notifier.deposit(stored, [descriptor])
+                await self._deposit(stored, [descriptor])
         except BaseException:
             managed.close()
             raise
