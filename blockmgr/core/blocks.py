@@ -36,6 +36,8 @@ class FullRun:
     parent: bytes
     tokens: Array
     """``[blocks, tokens_per_block]``."""
+    stored: bool
+    """Whether others may hit them."""
 
 
 class Blocks:
@@ -196,25 +198,27 @@ class Blocks:
 
     # -- what they hold ----------------------------------------------------------------------------------------------
 
-    def fill(self, run: FullRun, row: int, step: int, index: bool) -> None:
+    def fill(self, runs: list[FullRun], row: int, step: int) -> None:
         """Full blocks with known tokens become FILLING by ``step`` of executor ``row``.
 
-        With ``index`` each is indexed, unless another block of its tier is under that hash.
+        What may be stored is indexed, unless another block of its tier is under that hash.
         """
-        blocks = run.blocks
-        self.hash.scatter(blocks, keys_array(run.keys))
-        self.parent.scatter(blocks, keys_array([run.parent, *run.keys[:-1]]))
-        for block, tokens in zip(blocks.tolist(), run.tokens, strict=True):
-            self.tokens.write(block, 0, tokens)
+        if not runs:
+            return
+        blocks = np.concatenate([run.blocks for run in runs])
+        self.hash.scatter(blocks, keys_array([key for run in runs for key in run.keys]))
+        self.parent.scatter(blocks, keys_array([key for run in runs for key in (run.parent, *run.keys[:-1])]))
+        places = blocks[:, None] * self.tokens.stride + np.arange(self.geometry.tokens_per_block)
+        self.tokens.scatter(places.ravel(), np.concatenate([run.tokens.ravel() for run in runs]))
         self.filler.scatter(blocks, row)
         self.step.scatter(blocks, step)
         self.state.scatter(blocks, FILLING)
-        filling = self.filling.setdefault(row, {})
-        for block, key in zip(blocks.tolist(), run.keys, strict=True):
-            filling[block] = step
-            if index:
-                self._index(block, key)
-                self.index.expected.pop(key, None)
+        self.filling.setdefault(row, {}).update(dict.fromkeys(blocks.tolist(), step))
+        for run in runs:
+            if run.stored:
+                for block, key in zip(run.blocks.tolist(), run.keys, strict=True):
+                    self._index(block, key)
+                    self.index.expected.pop(key, None)
 
     def _index(self, block: int, key: bytes) -> None:
         """Make a block the one that a hash finds in its tier, if there is none yet."""

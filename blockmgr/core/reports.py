@@ -11,6 +11,9 @@ from blockmgr.core.prefix import chain_of
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, Residency, SequenceFlags
 
+# Plain numbers: looking a member up in its enum costs more than most of what is done with it here.
+OWNED, NO_STORE = int(BlockState.OWNED), int(SequenceFlags.NO_STORE)
+
 
 def take_steps(state: PoolState, row: int, message: Message) -> None:
     """Note the last step launched and completed; a report that takes back an earlier one is refused."""
@@ -146,8 +149,10 @@ def publish(state: PoolState, row: int, slots: Indexes) -> None:
     """Blocks whose last position is launched and whose tokens are all known become FILLING; those computed are sealed."""
     seqs, size = state.sequences, state.geometry.tokens_per_block
     full = np.minimum(seqs.launched.flat[slots], seqs.count.flat[slots]) // size
-    for slot in slots[full > seqs.published.flat[slots]].tolist():
-        _publish_one(state, row, slot)
+    first = seqs.published.flat[slots]
+    fuller = zip(*(array[full > first].tolist() for array in (slots, first, full)), strict=True)
+    runs = [_full_run(state, slot, start, _before_copies(state, slot, end)) for slot, start, end in fuller]
+    state.blocks.fill([run for run in runs if len(run.blocks)], row, state.executors.launched.get(row))
     done = np.minimum(seqs.computed.flat[slots] // size, seqs.published.flat[slots])
     slots, done = slots[done > 0], done[done > 0]
     last = seqs.table.flat[slots * seqs.table.stride + done - 1]
@@ -156,38 +161,39 @@ def publish(state: PoolState, row: int, slots: Indexes) -> None:
         _seal_computed(state, row, slots[filling], done[filling])
 
 
-def _publish_one(state: PoolState, row: int, slot: int) -> None:
-    """Hash and fill what is full. A block whose copy is still ordered waits: until then the table names what others wrote."""
+def _before_copies(state: PoolState, slot: int, end: int) -> int:
+    """A block whose copy is still ordered waits: until then the table names what others wrote."""
+    return min(end, *state.tickets.of_slot.get(slot, (end,)), end)
+
+
+def _full_run(state: PoolState, slot: int, first: int, last: int) -> FullRun:
+    """Hash blocks ``first`` to ``last`` of a table."""
     seqs, size = state.sequences, state.geometry.tokens_per_block
-    first = seqs.published.get(slot)
-    last = min(seqs.launched.get(slot), seqs.count.get(slot)) // size
-    last = min(last, *(state.tickets.of_slot.get(slot, (last,))), last)
-    if first >= last:
-        return
-    entries = seqs.entries(slot)[:last]
-    parent = state.blocks.hash.key(int(entries[first - 1])) if first else seqs.root.key(slot)
+    last = max(first, last)
+    start = slot * seqs.table.stride
+    entries = seqs.table.flat[start + first : start + last].astype(np.int64)
+    parent = state.blocks.hash.key(seqs.table.get(start + first - 1)) if first else seqs.root.key(slot)
     tokens = seqs.tokens.row(slot, last * size)[first * size :]
     known = seqs.chains.get(slot, ())[first:last]
-    keys = known if len(known) == last - first else chain_of(parent, tokens, size)
-    run = FullRun(entries[first:], list(keys), parent, tokens.reshape(-1, size))
-    state.blocks.fill(_not_published(state, run), row, state.executors.launched.get(row), _is_stored(state, slot))
+    keys = list(known) if len(known) == last - first else chain_of(parent, tokens, size)
     seqs.published.put(slot, last)
     if (last + 1) * size > seqs.prompt.get(slot):
         seqs.chains.pop(slot, None)
+    return _not_published(state, FullRun(entries, keys, parent, tokens.reshape(-1, size), _is_stored(state, slot)))
 
 
 def _is_stored(state: PoolState, slot: int) -> bool:
-    return not state.sequences.flags.get(slot) & SequenceFlags.NO_STORE
+    return not state.sequences.flags.get(slot) & NO_STORE
 
 
 def _not_published(state: PoolState, run: FullRun) -> FullRun:
     """Leave out the head of a run that a sibling has published already: forks and beams share blocks."""
-    fresh = state.blocks.state.flat[run.blocks] == BlockState.OWNED
+    fresh = state.blocks.state.flat[run.blocks] == OWNED
     if fresh.all():
         return run
     skip = int(np.argmax(fresh)) if fresh.any() else len(fresh)
     parent = run.keys[skip - 1] if skip else run.parent
-    return FullRun(run.blocks[skip:], run.keys[skip:], parent, run.tokens[skip:])
+    return FullRun(run.blocks[skip:], run.keys[skip:], parent, run.tokens[skip:], run.stored)
 
 
 def _seal_computed(state: PoolState, row: int, slots: Indexes, done: Indexes) -> None:
