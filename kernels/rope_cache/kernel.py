@@ -6,9 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-# Heads a program: with heads of 128 in 16 bits, two warps then move 16 bytes a thread.
+# Heads a program.
 _HEADS = 8
-_WARPS = 2
 
 
 @triton.jit
@@ -182,7 +181,8 @@ def _launch(
         HALF_COLUMNS=triton.next_power_of_2(max(half, 1)),
         REST_COLUMNS=triton.next_power_of_2(max(head_dim - 2 * half, 1)),
         COLUMNS=triton.next_power_of_2(head_dim),
-        num_warps=_WARPS,
+        # So that a thread moves 16 bytes of a half in 16 bits.
+        num_warps=1 if 0 < half <= 32 else 2,
     )
 
 

@@ -1,0 +1,5 @@
+from tests.kernels.contracts.copies import CopiesContract
+
+
+class TestCopiesInterpreted(CopiesContract):
+    pass

@@ -1,0 +1,5 @@
+from tests.kernels.contracts.activations import ActivationsContract
+
+
+class TestActivationsInTorch(ActivationsContract):
+    pass

@@ -1,0 +1,5 @@
+from tests.kernels.contracts.norms import NormsContract
+
+
+class TestNormsInTorch(NormsContract):
+    pass

@@ -1,0 +1,5 @@
+from tests.kernels.contracts.sampling import SamplingContract
+
+
+class TestSamplingInTorch(SamplingContract):
+    pass
