@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from blockmgr.core.messages import Admission, Admitted, Appends, Ints, Message, Progress, Reply, Reservations
+from blockmgr.core.messages import Admission, Admitted, Appends, Finished, Ints, Message, Progress, Reply, Reservations
+from blockmgr.core.states import FinishReason
 from blockmgr.processes import Process
 from executor.manager import ManagerSession, register
 from pagehold.blockmgr.v1 import pool_pb2
@@ -72,6 +73,10 @@ class HandDriven:
     def reserve(self, handle: int, length: int) -> Reply:
         """Ask for room."""
         return self.say(reservations=Reservations(ints(handle), ints(length), ints(0)))
+
+    def finish(self, *handles: int) -> Reply:
+        """End sequences."""
+        return self.say(finished=Finished(ints(*handles), [FinishReason.LENGTH] * len(handles)))
 
     def kill(self, *which: int) -> None:
         """Kill its processes, or some of them."""
