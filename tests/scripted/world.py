@@ -329,9 +329,10 @@ class World:
         request = stats_pb2.GetPoolStatsRequest()
         return self.admin.GetPoolStats(request, timeout=10, wait_for_ready=True).stats
 
-    def violated_invariants(self) -> list[str]:
+    def violated_invariants(self, pool: str | None = None) -> list[str]:
         """What the manager finds wrong with its state."""
-        found = self.admin.VerifyInvariants(verify_pb2.VerifyInvariantsRequest(), timeout=20, wait_for_ready=True)
+        request = verify_pb2.VerifyInvariantsRequest(pool=pool)
+        found = self.admin.VerifyInvariants(request, timeout=20, wait_for_ready=True)
         return [f"{violation.invariant}: {violation.detail}" for violation in found.violations]
 
     def registrations(self) -> list[executor_pb2.Executor]:
@@ -341,11 +342,11 @@ class World:
 
     # -- what has to hold ----------------------------------------------------------------------------------------------
 
-    def check_memory(self) -> None:
+    def check_memory(self, pool: str | None = None) -> None:
         """No device has found a byte that should not have been there, and the manager's state does not contradict itself."""
         found = self.violations.read_text() if self.violations.exists() else ""
         assert not found, found[:4000]
-        assert self.violated_invariants() == []
+        assert self.violated_invariants(pool) == []
 
     def check_delivered(self, name: str, requests: Sequence[Request]) -> None:
         """Every token that was to come has come, once and in order, and none that was not."""

@@ -1,0 +1,156 @@
+"""Floods, endless streams and messages at their limits harm their sender at most."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from blockmgr.core.states import Refusal
+from executor.manager.channel import reason_of
+from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, executor_pb2, session_pb2
+from tests.scripted import workload
+from tests.scripted.hand import HandDriven, spec
+from tests.scripted.world import World, running, wait_until
+
+SESSIONS = 1024
+PENDING = 800
+"""Calls that gRPC lets wait for their turn, with room to spare; of more, some are cancelled unheard."""
+
+LONG = {
+    "tokens_per_block": 16,
+    "block_bytes": 64,
+    "device_blocks": 140_000,
+    "max_length": 2_000_000,
+    "max_sequences": 8,
+}
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with running() as world:
+        yield world
+
+
+async def health_seconds(address: str) -> float:
+    """How long a health check takes, on a connection of its own."""
+    async with grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        await channel.channel_ready()
+        began = time.monotonic()
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        return time.monotonic() - began
+
+
+async def open_sessions(world: World, epoch: int) -> tuple[list[float], list[Any]]:
+    """Open more sessions than are admitted, look at the health meanwhile, and return what the last ones got."""
+    address = f"unix:{world.runtime_dir}/blockmgr.sock"
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+        admitted = [stub.Session() for _ in range(SESSIONS)]
+        life = session_pb2.SessionRequest(heartbeat=session_pb2.Heartbeat(epoch=epoch))
+        await admitted[-1].write(life)
+        await asyncio.gather(*(call.wait_for_connection() for call in admitted[:1]))
+        refused: list[grpc.StatusCode] = []
+        while not refused:
+            # The last of those before may not have arrived yet.
+            extra = [stub.Session() for _ in range(8)]
+            done, _ = await asyncio.wait([asyncio.ensure_future(call.code()) for call in extra], timeout=5)
+            refused = [await task for task in done]
+        seconds = [await health_seconds(address), await health_seconds(world.address)]
+        for call in admitted:
+            call.cancel()
+        return seconds, refused
+
+
+def test_with_as_many_sessions_open_as_are_admitted_health_answers_and_one_more_is_refused(world: World) -> None:
+    with HandDriven(world.runtime_dir, "a") as executor:
+        executor.session.close()
+        seconds, refused = asyncio.run(open_sessions(world, executor.epoch))
+        assert max(seconds) < 1.0
+        assert set(refused) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        heartbeat = executor_pb2.HeartbeatRequest(epoch=executor.epoch)
+        assert executor.registration.stub.Heartbeat(heartbeat, timeout=1.0).lease_seconds > 0
+
+
+async def flood(world: World, epoch: int, count: int) -> tuple[list[float], Counter[grpc.StatusCode]]:
+    """Many calls at once, and the health meanwhile, of the same port too if that can take so many."""
+    address = f"unix:{world.runtime_dir}/blockmgr.sock"
+    watched = [world.address, address] if count <= PENDING else [world.address]
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+        calls = [stub.Heartbeat(executor_pb2.HeartbeatRequest(epoch=epoch)) for _ in range(count)]
+        seconds = [await health_seconds(one) for one in watched]
+        return seconds, Counter(await asyncio.gather(*(call.code() for call in calls)))
+
+
+def test_a_flood_of_calls_is_answered_and_health_does_not_wait_for_it(world: World) -> None:
+    with HandDriven(world.runtime_dir, "a") as executor:
+        seconds, codes = asyncio.run(flood(world, executor.epoch, PENDING))
+        assert codes == {grpc.StatusCode.OK: PENDING}
+        assert max(seconds) < 1.0
+
+
+def test_of_a_greater_flood_some_calls_are_cancelled_and_health_answers(world: World) -> None:
+    with HandDriven(world.runtime_dir, "a") as executor:
+        seconds, codes = asyncio.run(flood(world, executor.epoch, 8 * PENDING))
+        assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert codes[grpc.StatusCode.OK] >= PENDING
+        assert max(seconds) < 1.0
+        assert executor.say().number == 1
+
+
+def test_the_longest_prompt_is_admitted_and_adopted_with_its_whole_table(world: World) -> None:
+    prompt = (np.arange(1_500_000) % 50_000).tolist()
+    with HandDriven(world.runtime_dir, "a", spec(name="long", geometry=LONG)) as executor:
+        admitted = executor.admit(prompt)
+        assert admitted.refusal == Refusal.NONE
+        executor.say(launched_step=1, completed_step=1)
+        executor.compute(admitted.handle, 1_000_000)
+        executor.kill()
+        with HandDriven(world.runtime_dir, "a", spec(name="long", geometry=LONG)) as heir:
+            (adopted,) = heir.registration.adopt()
+            assert adopted.resume == 1_000_000
+            row = heir.registration.mapping.ledger.row(adopted.handle)
+            assert row is not None
+            assert row.tokens.tolist() == prompt
+            assert len(row.table) == 62_500
+            (update,) = heir.reserve(adopted.handle, 1_500_000).tables
+            assert len(update.blocks) == 93_750 - 62_500
+            too_long = heir.admit((np.arange(2_000_001) % 50_000).tolist())
+            assert too_long.refusal == Refusal.TOO_LONG
+            assert (too_long.needed, too_long.available) == (2_000_001, 2_000_000)
+            heir.finish(adopted.handle)
+        assert world.violated_invariants("long") == []
+
+
+def test_a_message_above_the_limit_is_refused_to_its_sender_alone(world: World) -> None:
+    requests = workload.mixed(70, 20)
+    with HandDriven(world.runtime_dir, "a", spec(name="scripted")) as executor:
+        neighbour = world.start_executor("b", requests)
+        neighbour.await_event("adopted")
+        with pytest.raises(grpc.RpcError) as raised:
+            executor.admit([49_999] * 6_000_000)
+        error: Any = raised.value
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert executor.admit(10).handle, "the same number is free for another turn"
+        neighbour.await_done()
+        world.check_delivered("b", requests)
+        world.check_memory("scripted")
+
+
+def test_a_reply_that_is_too_long_refuses_its_turn_and_nothing_is_taken(world: World) -> None:
+    small = spec(name="small", geometry=LONG | {"reply_bytes": 4096})
+    with HandDriven(world.runtime_dir, "a", small) as executor:
+        free = executor.say().free_blocks
+        with pytest.raises(grpc.RpcError) as raised:
+            executor.admit(100_000)
+        assert reason_of(raised.value) == "ERROR_REASON_INVALID_FIELD"
+        assert executor.say().free_blocks == free
+        wait_until(lambda: executor.admit(100).handle, "a smaller one is admitted")
+        assert world.violated_invariants("small") == []
