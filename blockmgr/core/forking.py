@@ -61,7 +61,9 @@ def _bear(state: PoolState, row: int, parent: int, child: Child, tables: list[Ta
     slot = seqs.occupy(child.uuid, bytes(ID_BYTES))
     count = seqs.count.get(parent)
     state.columns.stage(seqs.tokens, slot, seqs.tokens.row(parent, count).copy())
-    state.columns.stage(seqs.logprobs, slot, seqs.logprobs.row(parent, count).copy())
+    if seqs.logprobs.row(parent, count).any():
+        # Logged, unlike the tokens: behind a fork that was undone the next tenant must find none.
+        seqs.logprobs.write(slot, 0, seqs.logprobs.row(parent, count).copy())
     state.columns.stage(seqs.request, slot, np.frombuffer(child.request, dtype=np.uint8))
     seqs.own(slot, row, seqs.epoch.get(parent))
     for name in ("body", "root"):

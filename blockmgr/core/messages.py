@@ -160,8 +160,9 @@ class TableUpdate:
 class Ticket:
     """A copy to perform. ``handle`` is 0 and ``index`` -1 where it belongs to no sequence.
 
-    From the copy on, the executor writes to ``destination``; the table names ``source`` until the ticket is reported
-    done, which means that the copy has completed.
+    Copies are performed in the order of the reply, before any step that is launched once the reply is there, on the
+    stream that orders the executor's steps. From the copy on, the executor writes to ``destination``; the table names
+    ``source`` until the ticket is reported done, which means that the copy has completed.
     """
 
     id: int
