@@ -126,9 +126,12 @@ def _as_adopted(state: PoolState, slot: int, previous: int) -> Adopted:
     return Adopted(seqs.handle(slot), previous, seqs.resume(slot), seqs.count.get(slot), suspect)
 
 
-def end_orphans(state: PoolState, row: int) -> int:
-    """Nobody adopted in time: the dead executor's sequences end UNAVAILABLE. Their sealed blocks stay cached."""
-    slots = sorted(state.sequences.by_owner.get(row, set()))
+def end_orphans(state: PoolState, row: int, at_most: int) -> int:
+    """Nobody adopted in time: the dead executor's sequences end UNAVAILABLE. Their sealed blocks stay cached.
+
+    Returns how many ended now; fewer than ``at_most`` means that none is left.
+    """
+    slots = sorted(state.sequences.by_owner.get(row, set()))[:at_most]
     for slot in slots:
         finish(state, slot, FinishReason.UNAVAILABLE)
     forget_if_empty(state, row)

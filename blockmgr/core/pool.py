@@ -20,6 +20,9 @@ from blockmgr.core.state import PoolState
 from blockmgr.core.states import ExecutorState, FinishReason, SequenceState
 from blockmgr.core.verify import Snapshot, take_snapshot
 
+ORPHANS_AT_ONCE = 64
+"""Sequences that end in one transaction, whose size is limited: each leaves its tokens and request behind."""
+
 
 class Pool:
     """The allocator. One thread or loop owns it and calls it; nothing in it waits or locks.
@@ -178,8 +181,12 @@ class Pool:
 
     def end_orphans(self, epoch: int) -> int:
         """Nobody adopts a dead executor's sequences: end them UNAVAILABLE. Returns how many."""
-        with self.transaction() as state:
-            return deaths.end_orphans(state, state.executors.by_epoch(epoch))
+        row, ended, more = self.state.executors.by_epoch(epoch), 0, True
+        while more:
+            with self.transaction() as state:
+                count = deaths.end_orphans(state, row, ORPHANS_AT_ONCE)
+            ended, more = ended + count, count == ORPHANS_AT_ONCE
+        return ended
 
     # -- front doors -------------------------------------------------------------------------------------------------
 
