@@ -182,6 +182,8 @@ class Pool:
     def end_orphans(self, epoch: int) -> int:
         """Nobody adopts a dead executor's sequences: end them UNAVAILABLE. Returns how many."""
         row, ended, more = self.state.executors.by_epoch(epoch), 0, True
+        if self.state.executors.state.get(row) != ExecutorState.DEAD:
+            raise Precondition(f"the executor of epoch {epoch} is not proven dead: its sequences cannot be ended yet")
         while more:
             with self.transaction() as state:
                 count = deaths.end_orphans(state, row, ORPHANS_AT_ONCE)
