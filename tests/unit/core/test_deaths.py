@@ -273,3 +273,23 @@ def test_a_row_that_a_dead_executor_left_serves_the_next_without_its_past() -> N
     reply = other.send()
     assert (reply.cancel, reply.stale) == ([], [])
     assert talk.pool.state.executors.launched.get(0) == 0
+
+
+def test_any_number_of_orphans_ends_however_small_a_transaction_is() -> None:
+    talk = Talk(blocks=200, max_sequences=150)
+    executor = talk.executor()
+    executor.admit_all([ids(3, n) for n in range(130)])
+    talk.pool.bury(executor.epoch)
+    assert talk.pool.end_orphans(executor.epoch) == 130
+    assert (talk.live(), talk.pool.state.executors.rows()) == (0, [])
+    assert talk.pool.state.available() == 199
+
+
+def test_orphans_whose_executor_is_not_proven_dead_do_not_end() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    handle = executor.prefilled(ids(5))
+    talk.pool.fence(executor.epoch, "lease")
+    with pytest.raises(Precondition, match="not proven dead"):
+        talk.pool.end_orphans(executor.epoch)
+    assert talk.column("count", handle) == 5
