@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from torch.nn.functional import pad
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,43 @@ class Batch:
     def last_tokens(self) -> tuple[torch.Tensor, ...]:
         """What decode takes, for batches whose chunks have one token."""
         return self.query, self.key_cache, self.value_cache, self.tables, self.lengths
+
+    def of_last_tokens(self) -> Batch:
+        """The same sequences, each with its last token as its chunk."""
+        ends = (self.query_starts[1:] - 1).long()
+        starts = torch.arange(len(ends) + 1, dtype=torch.int32, device=ends.device)
+        return replace(self, query=self.query[ends], query_starts=starts)
+
+    def cut(self, start: int, end: int) -> Batch:
+        """The tokens from `start` to `end` of a batch of one sequence that is a chunk as a whole."""
+        return replace(
+            self,
+            query=self.query[start:end],
+            query_starts=torch.tensor([0, end - start], dtype=torch.int32, device=self.query.device),
+            lengths=torch.full_like(self.lengths, end),
+        )
+
+    def joined(self, others: Batch, draw: torch.Generator) -> Batch:
+        """This batch, of chunks of one token, and another one behind it, all on other blocks of one pool."""
+        width = max(self.tables.shape[1], others.tables.shape[1])
+        shift = self.key_cache.shape[0]
+        tables = torch.cat(
+            [
+                pad(self.tables, (0, width - self.tables.shape[1])),
+                pad(others.tables + shift, (0, width - others.tables.shape[1])),
+            ]
+        )
+        order = torch.randperm(shift + others.key_cache.shape[0], generator=draw).to(tables.device)
+        keys, values = torch.cat([self.key_cache, others.key_cache]), torch.cat([self.value_cache, others.value_cache])
+        lengths = torch.cat([self.lengths, others.lengths])
+        return Batch(
+            torch.cat([self.query, others.query]),
+            keys[order],
+            values[order],
+            order.argsort().to(torch.int32)[tables.long()],
+            torch.arange(len(lengths) + 1, dtype=torch.int32, device=lengths.device),
+            lengths,
+        )
 
 
 def make_batch(

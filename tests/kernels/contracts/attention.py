@@ -31,6 +31,7 @@ def assert_near(result: torch.Tensor, expected: torch.Tensor) -> None:
 class AttentionContract:
     device = "cpu"
     ratios: tuple[int, ...] = (1, 2, 3, 4, 7, 8, 24, 32)
+    blocks: tuple[int, ...] = BLOCKS
     rounds = 12
     longest = 700
 
@@ -78,7 +79,7 @@ class AttentionContract:
 
     @pytest.mark.parametrize("head_dim", HEAD_SIZES)
     def test_every_head_size_and_block_size_equals_the_reference(self, head_dim: int) -> None:
-        for block in BLOCKS:
+        for block in self.blocks:
             self.assert_both_equal_the_reference(self.batch([70, 19], [2, 19], head_dim=head_dim, block=block))
 
     def test_lengths_around_the_edges_of_blocks_tiles_and_splits_equal_the_reference(self) -> None:
