@@ -11,7 +11,6 @@ import structlog
 from blockmgr.core.states import ExecutorState
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Member
-from blockmgr.service.memory import trim_memory
 from blockmgr.service.pools import ManagedPool
 from pagehold.blockmgr.v1 import session_pb2
 
@@ -82,7 +81,7 @@ class LeaseWatch:
         self._manager.members.forget_strangers()
         for managed in self._manager.pools.values():
             managed.pool.tick()
-            trim_memory(self._manager.notifier, managed)
+            managed.trim_memory()
             self._see_to_orphans(managed)
 
     def _see_to_orphans(self, managed: ManagedPool) -> None:

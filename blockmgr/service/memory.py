@@ -1,4 +1,4 @@
-"""The memory under a pool that grows and shrinks, in step with the descriptor store."""
+"""The memory under a pool that grows, in step with the descriptor store."""
 
 from blockmgr.notify import Notifier
 from blockmgr.service.pools import ManagedPool
@@ -22,9 +22,3 @@ async def grow_memory(notifier: Notifier, managed: ManagedPool, blocks: int) -> 
         raise
     finally:
         managed.growing = 0
-
-
-def trim_memory(notifier: Notifier, managed: ManagedPool) -> None:
-    """Give back memory behind the capacity once nothing uses it, here and in the descriptor store."""
-    for name in managed.trim_memory():
-        notifier.remove_descriptor(name)

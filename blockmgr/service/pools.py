@@ -90,19 +90,20 @@ class ManagedPool:
 
     def grow_memory(self, blocks: int) -> bool:
         """Make sure that memory stands behind the first ``blocks`` device blocks. Returns whether an extent was added."""
-        missing = _bytes_for(self.geometry, blocks) - self.device.size
+        missing = bytes_for(self.geometry, blocks) - self.device.size
         if missing > 0:
             self.device.grow(missing)
         return missing > 0
 
-    def trim_memory(self) -> list[str]:
-        """Give back memory behind the capacity, once nothing uses it. Returns the names of descriptors that are gone."""
-        wanted = _bytes_for(self.geometry, max(self.pool.state.capacity, self.growing))
-        if self.pool.state.draining or wanted >= self.device.size:
-            return []
-        before = set(self.stored_descriptors())
-        self.device.trim(wanted)
-        return sorted(before - set(self.stored_descriptors()))
+    def trim_memory(self) -> None:
+        """Give the pages behind the capacity back to the machine, once nothing uses them.
+
+        The extents stay: executors have them mapped, and a pool that grows again must grow into the same memory, or each
+        would see another.
+        """
+        wanted = bytes_for(self.geometry, max(self.pool.state.capacity, self.growing))
+        if not self.pool.state.draining and wanted < self.device.size and self.device.manager_writes:
+            self.device.zero(wanted, self.device.size - wanted)
 
     def close(self) -> None:
         """Let go of the memory here; whoever else holds it keeps it."""
@@ -111,7 +112,8 @@ class ManagedPool:
             arena.close()
 
 
-def _bytes_for(geometry: PoolGeometry, blocks: int) -> int:
+def bytes_for(geometry: PoolGeometry, blocks: int) -> int:
+    """Bytes of memory, in whole pages, for so many blocks."""
     return -(-blocks * geometry.block_bytes // PAGE) * PAGE
 
 
@@ -130,11 +132,11 @@ def create_pool(
     """Make a pool: memory, ledger, allocator. Nothing of it is left behind if one of them cannot be had."""
     arena_class = arena_of_kind(spec.arena)
     geometry = spec.geometry
-    device = arena_class.create(_bytes_for(geometry, geometry.device_blocks), f"device.{spec.name}")
+    device = arena_class.create(bytes_for(geometry, geometry.device_blocks), f"device.{spec.name}")
     host, ledger = None, None
     try:
         if geometry.host_blocks:
-            host = arena_of_kind("host").create(_bytes_for(geometry, geometry.host_blocks), f"host.{spec.name}")
+            host = arena_of_kind("host").create(bytes_for(geometry, geometry.host_blocks), f"host.{spec.name}")
         meta: dict[str, Any] = {
             "number": number,
             "shape": asdict(spec.shape),
@@ -171,7 +173,7 @@ def adopt_pool(
     if geometry.host_blocks:
         host = arena_of_kind("host").adopt(_extents(f"host.{name}", descriptors), f"host.{name}")
     pool = Pool(geometry, ledger, fresh=False, encode=encode, on_events=on_events)
-    needed = _bytes_for(geometry, pool.state.capacity)
+    needed = bytes_for(geometry, pool.state.capacity)
     if device.size < needed:
         raise LedgerCorrupt(f"pool {name} has {device.size} bytes of memory, but its ledger speaks of {needed}")
     shards = tuple(Shard(**shard) for shard in meta["shards"])

@@ -5,7 +5,7 @@ from dataclasses import fields
 from blockmgr.core.errors import InvalidMessage, Precondition
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.identity import HASH_SCHEME, Content, Shape, Shard
-from blockmgr.service.pools import ManagedPool, PoolSpec
+from blockmgr.service.pools import ManagedPool, PoolSpec, bytes_for
 from pagehold.blockmgr.v1 import pool_pb2
 
 ARENA_NAMES = {
@@ -98,7 +98,7 @@ def describe(managed: ManagedPool) -> pool_pb2.Pool:
         name=managed.name,
         arena=ARENA_NUMBERS[managed.device.kind],
         ledger=f"ledger.{managed.name}",
-        reserve_bytes=geometry.max_device_blocks * geometry.block_bytes,
+        reserve_bytes=bytes_for(geometry, geometry.max_device_blocks),
     )
     for field in fields(PoolGeometry):
         setattr(proto.geometry, field.name, getattr(geometry, field.name))

@@ -12,7 +12,6 @@ import pytest
 from blockmgr.arena.base import ArenaError
 from blockmgr.core.errors import StaleEpoch
 from blockmgr.core.states import Refusal
-from blockmgr.service import memory
 from pagehold.admin.v1 import executor_pb2, pin_pb2, pool_pb2, stats_pb2
 from pagehold.blockmgr.v1 import session_pb2
 from pagehold.common.v1 import states_pb2 as states
@@ -79,26 +78,31 @@ def test_a_pool_whose_memory_cannot_be_kept_stays_as_it_was(
 def test_memory_that_is_made_ready_is_not_trimmed_meanwhile(
     server: AdminServer, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: list[int] = []
+    sizes: list[tuple[int, list[int]]] = []
 
     async def deposit(name: str, descriptors: list[int]) -> None:
-        memory.trim_memory(server.manager.notifier, server.managed())
-        sizes.append(server.managed().device.size)
+        trimmed: list[int] = []
+        with monkeypatch.context() as during:
+            during.setattr(server.managed().device, "zero", lambda offset, length: trimmed.append(offset))
+            server.managed().trim_memory()
+        sizes.append((server.managed().device.size, trimmed))
 
     monkeypatch.setattr(server.manager.notifier, "deposit", deposit)
     resize(server, 48)
-    assert sizes == [48 * BLOCK_BYTES]
+    assert sizes == [(48 * BLOCK_BYTES, [])]
 
 
-def test_a_pool_that_shrinks_gives_its_memory_and_its_descriptor_back(
-    server: AdminServer, worker: Worker, monkeypatch: pytest.MonkeyPatch
+def test_a_pool_that_shrinks_gives_its_memory_back_and_grows_into_the_same_again(
+    server: AdminServer, worker: Worker
 ) -> None:
-    removed: list[str] = []
-    monkeypatch.setattr(server.manager.notifier, "remove_descriptor", removed.append)
     resize(server, 48)
+    extent = server.on_loop(lambda: server.managed().device.extents[1].descriptor)
+    assert extent is not None
+    os.pwrite(extent, b"x" * BLOCK_BYTES, 0)
     resize(server, 32)
-    assert removed == ["device.default.1"]
-    assert server.on_loop(lambda: server.managed().device.size) == 32 * BLOCK_BYTES
+    assert os.fstat(extent).st_blocks == 0
+    resize(server, 48)
+    assert server.on_loop(lambda: [extent.descriptor for extent in server.managed().device.extents])[1:] == [extent]
 
 
 def test_blocks_in_use_beyond_a_smaller_size_are_moved_by_their_executor_which_is_asked_to(

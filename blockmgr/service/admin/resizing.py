@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.service.manager import Manager
-from blockmgr.service.memory import grow_memory, trim_memory
+from blockmgr.service.memory import grow_memory
 from blockmgr.service.pools import ManagedPool
 from pagehold.blockmgr.v1 import session_pb2
 
@@ -35,5 +35,5 @@ async def resize(manager: Manager, managed: ManagedPool, blocks: int) -> Resized
     if left:
         manager.nudge(managed.name, session_pb2.NUDGE_REASON_TICKETS)
     else:
-        trim_memory(manager.notifier, managed)
+        managed.trim_memory()
     return Resized(before, blocks, left)
