@@ -1,5 +1,6 @@
 """A pool as an executor maps it: the blocks of both tiers as bytes, and the ledger for reading."""
 
+import mmap
 import os
 import time
 from dataclasses import dataclass, field
@@ -112,4 +113,5 @@ def _map(fetched: Fetched, tier: str, reserve: int) -> HostMapping:
     extents = [
         Extent(name, meta["size"], descriptor) for _, name, descriptor, meta in sorted(found, key=lambda f: f[0])
     ]
-    return HostMapping.of(extents, writable=True, reserve=max(reserve, sum(extent.size for extent in extents)))
+    whole_pages = -(-reserve // mmap.PAGESIZE) * mmap.PAGESIZE
+    return HostMapping.of(extents, writable=True, reserve=max(whole_pages, sum(extent.size for extent in extents)))
