@@ -1,0 +1,78 @@
+"""A pool grows and shrinks under executors that work in it."""
+
+from pagehold.admin.v1 import pool_pb2, stats_pb2
+from tests.scripted import workload
+from tests.scripted.hand import HandDriven, spec
+from tests.scripted.world import World, running, wait_until
+
+SMALL, MIDDLE, LARGE = 120, 200, 500
+
+
+def device_tier(world: World) -> stats_pb2.TierStats:
+    """Figures of the device's blocks."""
+    return world.statistics().tiers[0]
+
+
+def resize(world: World, blocks: int) -> None:
+    """Change the size."""
+    world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=10)
+
+
+def await_turns(world: World, count: int) -> None:
+    """Wait until so many more turns have been exchanged."""
+    before = world.statistics().counters.turns
+    wait_until(lambda: world.statistics().counters.turns > before + count, "turns are exchanged")
+
+
+def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away() -> None:
+    requests = workload.mixed(80, 300)
+    parts = {"a": requests[:120], "b": requests[120:240], "late": requests[240:]}
+    geometry = {"device_blocks": MIDDLE, "max_device_blocks": LARGE}
+    with running() as world:
+        for name in ("a", "b"):
+            world.start_executor(name, parts[name], geometry=geometry, mean_seconds=0.003)
+        for executor in world.executors:
+            executor.await_event("adopted")
+        await_turns(world, 20)
+        for _ in range(2):
+            resize(world, LARGE)
+            wait_until(lambda: device_tier(world).blocks == LARGE, "it has grown")
+            await_turns(world, 40)
+            resize(world, SMALL)
+            wait_until(lambda: device_tier(world).beyond_size == 0, "everything has moved")
+            await_turns(world, 10)
+        resize(world, LARGE)
+        world.start_executor("late", parts["late"], geometry=geometry)
+        for executor in world.executors:
+            done = executor.await_done(120)
+            assert done["copies"] > 0
+            world.check_delivered(executor.name, parts[executor.name])
+        world.check_memory()
+
+
+def test_memory_that_went_and_came_again_is_the_same_for_everybody() -> None:
+    pool = spec(geometry={"device_blocks": MIDDLE, "max_device_blocks": LARGE})
+    with running() as world, HandDriven(world.runtime_dir, "a", pool) as early:
+        resize(world, LARGE)
+        early.registration.mapping.block(LARGE - 1)[:] = 1
+        resize(world, SMALL)
+        assert not early.registration.mapping.block(LARGE - 1).any(), "it has gone"
+        resize(world, LARGE)
+        with HandDriven(world.runtime_dir, "b", pool) as late:
+            early.registration.mapping.block(LARGE - 1)[:] = 2
+            assert (late.registration.mapping.block(LARGE - 1) == 2).all()
+
+
+def test_a_new_size_outlives_the_manager() -> None:
+    requests = workload.mixed(81, 60)
+    with running() as world:
+        geometry = {"device_blocks": SMALL, "max_device_blocks": LARGE}
+        executor = world.start_executor("a", requests, geometry=geometry, mean_seconds=0.004)
+        executor.await_event("adopted")
+        resize(world, LARGE)
+        manager = world.kill_manager()
+        world.await_manager(other_than=manager)
+        assert device_tier(world).blocks == LARGE
+        executor.await_done()
+        world.check_delivered("a", requests)
+        world.check_memory()
