@@ -38,6 +38,8 @@ class Decoder:
         self.max_length = config.max_length
         self.device = weights.embedding.device
         self.dtype = weights.embedding.dtype
+        # Rounded to the weights' dtype, as the model was trained.
+        self._embedding_scale = float(torch.tensor(config.embedding_scale, dtype=self.dtype))
         self.rope_depends_on_length = rope is not None and rope.depends_on_length
 
     def rope_regime(self, length: int) -> int:
@@ -72,9 +74,8 @@ class Decoder:
 
     def _embed(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         hidden = self.weights.embedding[ids]
-        if self.config.embedding_scale != 1.0:
-            # Rounded to the weights' dtype first, as the model was trained.
-            hidden = hidden * torch.tensor(self.config.embedding_scale, dtype=self.dtype, device=self.device)
+        if self._embedding_scale != 1.0:
+            hidden = hidden * self._embedding_scale
         if self.weights.project_in is not None:
             hidden = self.weights.project_in(hidden)
         if self.weights.positions is not None:

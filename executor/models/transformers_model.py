@@ -111,7 +111,10 @@ class TransformersModel:
         # transformers' head is more than a matrix (caps, scales): the model itself, with its body taken out.
         self._head = copy.copy(model)
         self._head._modules = {**model._modules, model.base_model_prefix: _GivenHidden()}
-        self._check(model)
+        try:
+            self._check(model)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise UnsupportedModel(f"{type(model).__name__} cannot be run in parts: {error}") from error
 
     @classmethod
     def load(

@@ -92,6 +92,14 @@ def test_an_unknown_rope_type_is_refused_by_name(tmp_path: Path, implementation:
         load_model(tmp_path, LoadOptions(weights="random", implementation=implementation))
 
 
+def test_a_rope_type_that_a_family_refuses_is_named_with_its_file(tmp_path: Path) -> None:
+    configuration("phi3").save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace('"rope_type": "default"', '"rope_type": "nonesuch"'))
+    with pytest.raises(UnsupportedModel, match=r"(?s)config.json: .*nonesuch"):
+        load_model(tmp_path, LoadOptions(weights="random"))
+
+
 def test_scaling_stretches_the_longest_sequence(tmp_path: Path) -> None:
     longest = {}
     for name, scaling in SCALINGS.items():

@@ -13,7 +13,15 @@ from executor.models.generate import PagedSequence, SequenceRunner
 from executor.models.loader import LoadOptions, load_model
 from executor.models.model import PagedModel
 from executor.models.transformers_model import TransformersModel
-from tests.models.checkpoints import SMALL, configuration, random_ids, reference_logits, reference_model, saved
+from tests.models.checkpoints import (
+    SMALL,
+    SMALL_OPT,
+    configuration,
+    random_ids,
+    reference_logits,
+    reference_model,
+    saved,
+)
 from tests.models.test_loader import edit
 from tests.models.test_rope import SCALINGS
 
@@ -86,19 +94,21 @@ def test_an_unused_tensor_is_named(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["bloom", "gpt_oss", "mamba"])
+@pytest.mark.parametrize("name", ["bloom", "gpt_oss", "mamba", "opt"])
 def test_a_model_that_the_paged_kernels_cannot_serve_is_refused_at_load(tmp_path: Path, name: str) -> None:
     configs: dict[str, Any] = {
         # Attention by biases that grow with distance, outside the attention function.
         "bloom": lambda: transformers.BloomConfig(vocab_size=131, hidden_size=64, n_layer=2, n_head=4),
         # Sinks.
         "gpt_oss": lambda: transformers.GptOssConfig(**SMALL, head_dim=16, num_local_experts=2, num_experts_per_tok=1),
+        # A head that reaches into the body.
+        "opt": lambda: transformers.OPTConfig(**SMALL_OPT),
         # No attention at all.
         "mamba": lambda: transformers.MambaConfig(vocab_size=131, hidden_size=64, num_hidden_layers=2),
     }
     configs[name]().save_pretrained(tmp_path)
     with pytest.raises(UnsupportedModel):
-        load_model(tmp_path, LoadOptions(weights="random"))
+        load_model(tmp_path, LoadOptions(weights="random", implementation="transformers"))
 
 
 def test_heads_that_do_not_divide_are_refused(tmp_path: Path) -> None:
