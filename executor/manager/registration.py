@@ -143,16 +143,16 @@ def register(
     """
     instance = uuid.uuid4().bytes
     own = list(processes) if processes is not None else [Process.open(os.getpid(), "engine")]
-    presence = Presence(runtime_dir, instance.hex())
     channel = connect(str(runtime_dir / "blockmgr.sock"))
     stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
     request = executor_pb2.RegisterExecutorRequest(name=name, instance=instance, pool=pool, lease_seconds=lease_seconds)
     try:
         response = _register(runtime_dir, stub, request, own, time.monotonic() + timeout)
         mapping = PoolMapping.fetch(response, instance)
+        # Only now: a manager that comes up with nothing waits for whoever has put up a sign to give back what it holds.
+        presence = Presence(runtime_dir, instance.hex())
     except BaseException:
         channel.close()
-        presence.close()
         raise
     heartbeat = Heartbeat(stub, response.epoch, response.lease_seconds)
     return Registration(channel, stub, response, instance, runtime_dir, mapping, presence, own, heartbeat)
