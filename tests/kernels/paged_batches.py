@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch.nn.functional import pad
+
+_T: TypeAlias = torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -20,12 +23,12 @@ class Batch:
     lengths: torch.Tensor
 
     @property
-    def paged(self) -> tuple[torch.Tensor, ...]:
+    def paged(self) -> tuple[_T, _T, _T, _T, _T, _T]:
         """What prefill takes; decode takes all but the fifth."""
         return self.query, self.key_cache, self.value_cache, self.tables, self.query_starts, self.lengths
 
     @property
-    def last_tokens(self) -> tuple[torch.Tensor, ...]:
+    def last_tokens(self) -> tuple[_T, _T, _T, _T, _T]:
         """What decode takes, for batches whose chunks have one token."""
         return self.query, self.key_cache, self.value_cache, self.tables, self.lengths
 
@@ -34,6 +37,16 @@ class Batch:
         ends = (self.query_starts[1:] - 1).long()
         starts = torch.arange(len(ends) + 1, dtype=torch.int32, device=ends.device)
         return replace(self, query=self.query[ends], query_starts=starts)
+
+    def of_every_token(self) -> Batch:
+        """For a batch of one sequence that is a chunk as a whole: as many sequences on the same blocks, each one longer."""
+        count = len(self.query)
+        return replace(
+            self,
+            tables=self.tables.expand(count, -1).contiguous(),
+            query_starts=torch.arange(count + 1, dtype=torch.int32, device=self.query.device),
+            lengths=torch.arange(1, count + 1, dtype=torch.int32, device=self.query.device),
+        )
 
     def cut(self, start: int, end: int) -> Batch:
         """The tokens from `start` to `end` of a batch of one sequence that is a chunk as a whole."""

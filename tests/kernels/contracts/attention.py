@@ -8,11 +8,12 @@ import torch
 
 from kernels.attention import paged_decode, paged_prefill
 from kernels.reference import attention as reference
+from tests.kernels.block_moves import moved
 from tests.kernels.contracts import below, fresh_draw, poison
 from tests.kernels.paged_batches import Batch, make_batch
 
-# ‖result − reference‖ / ‖reference‖: weights and results are rounded to the type, sums are not.
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
+# ‖result − reference‖ / ‖reference‖ of each row: weights and results are rounded to the type, sums are not.
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}
 HEAD_SIZES = (64, 80, 96, 112, 128, 256)
 BLOCKS = (8, 16, 32, 64, 128)
 EDGES = (1, 15, 16, 17, 33, 63, 64, 65, 127, 128, 129)
@@ -24,20 +25,21 @@ def pick(draw: torch.Generator, choices: tuple[Any, ...]) -> Any:
 
 def assert_near(result: torch.Tensor, expected: torch.Tensor) -> None:
     assert result.isfinite().all()
-    error = (result.float() - expected).norm() / expected.norm().clamp(min=1e-20)
+    error = ((result.float() - expected).norm(dim=-1) / expected.norm(dim=-1)).max()
     assert error < TOLERANCE[result.dtype], f"relative error {error:.2e}"
 
 
 class AttentionContract:
     device = "cpu"
+    dtype = torch.float32
     ratios: tuple[int, ...] = (1, 2, 3, 4, 7, 8, 24, 32)
     blocks: tuple[int, ...] = BLOCKS
     rounds = 12
     longest = 700
 
     def batch(self, lengths: list[int], chunks: list[int], **shape: Any) -> Batch:
-        shape = {"heads": 4, "kv_heads": 2, "head_dim": 64, "block": 16} | shape
-        return make_batch(lengths, chunks, device=self.device, **shape)
+        small: dict[str, Any] = {"heads": 4, "kv_heads": 2, "head_dim": 64, "block": 16, "dtype": self.dtype}
+        return make_batch(lengths, chunks, device=self.device, **(small | shape))
 
     def prefill(self, batch: Batch, **options: Any) -> torch.Tensor:
         options = {"scale": batch.query.shape[2] ** -0.5} | options
@@ -50,6 +52,15 @@ class AttentionContract:
         out = poison(torch.empty_like(batch.query))
         assert paged_decode(*batch.last_tokens, out=out, **options) is out
         return out
+
+    def assert_same_bits_on_other_blocks(self, pool: torch.Tensor, layer: int, ids: list[int]) -> None:
+        """Compare attention on the blocks `ids` of a layer of a pool with the same contents on low ids."""
+        kv_heads, block, head_dim = pool.shape[3:]
+        shape = {"kv_heads": kv_heads, "block": block, "head_dim": head_dim, "dtype": pool.dtype}
+        batch = self.batch([90, 20], [20, 1], heads=2 * kv_heads, **shape)
+        far = moved(batch, pool, layer, ids)
+        assert torch.equal(self.prefill(far), self.prefill(batch))
+        assert torch.equal(self.decode(far.of_last_tokens()), self.decode(batch.of_last_tokens()))
 
     def assert_both_equal_the_reference(self, batch: Batch, **options: Any) -> None:
         options = {"scale": batch.query.shape[2] ** -0.5} | options
@@ -94,7 +105,7 @@ class AttentionContract:
         batch = self.batch([20, 3], [3, 1], heads=heads, kv_heads=kv_heads)
         constants = torch.arange(1.0, kv_heads + 1, device=self.device)
         batch.value_cache[:] = constants[:, None, None]
-        expected = constants.repeat_interleave(heads // kv_heads)[:, None].expand(batch.query.shape)
+        expected = constants.repeat_interleave(heads // kv_heads)[:, None].expand(batch.query.shape).to(self.dtype)
         torch.testing.assert_close(self.prefill(batch), expected)
         torch.testing.assert_close(self.decode(batch.of_last_tokens()), expected[:2])
 
@@ -105,7 +116,7 @@ class AttentionContract:
     @pytest.mark.parametrize("window", [1, 15, 16, 17, 64, 65, 158])
     def test_a_window_sees_as_many_keys_as_it_says_and_not_one_more(self, window: int) -> None:
         # Equal scores: the output is the mean of the values seen, which are the positions.
-        batch = self.batch([159], [40], heads=2, kv_heads=1)
+        batch = self.batch([159], [40], heads=2, kv_heads=1, dtype=torch.float32)
         batch.query.zero_()
         for entry in range(10):
             positions = torch.arange(16.0, device=self.device) + 16 * entry
@@ -139,9 +150,9 @@ class AttentionContract:
 
     def test_queries_and_outputs_may_be_views(self) -> None:
         batch = self.batch([30, 50], [4, 7])
-        merged = torch.randn(11, 4 + 2 * 2, 64, device=self.device)
+        merged = torch.randn(11, 4 + 2 * 2, 64, device=self.device).to(self.dtype)
         merged[:, :4] = batch.query
-        out = poison(torch.empty(11, 8, 64, device=self.device))
+        out = poison(torch.empty_like(merged))
         paged_prefill(merged[:, :4], *batch.paged[1:], scale=0.125, out=out[:, :4])
         assert torch.equal(out[:, :4], self.prefill(batch))
         assert out[:, 4:].isnan().all()
