@@ -163,6 +163,25 @@ class TroubledMachine(WorkMachine):
         else:
             pool.resize(blocks)
 
+    @ALIVE
+    @rule(pick=PICK, tenths=st.integers(2, 8), token=st.integers(0, 1))
+    def shrink_and_move(self, pick: int, tenths: int, token: int) -> None:
+        """A shrink, and turns in which it drains."""
+        self.resize(tenths)
+        for _ in range(2):
+            self.turn(pick, 1, token, 12)
+
+    @ALIVE
+    @rule(pick=PICK)
+    def leave_all_to_the_host(self, pick: int) -> None:
+        """What is cached is demoted and then evicted from the device: later prompts hit the host."""
+        self.executor(pick).ask("demote", 12)
+        for _ in range(2):
+            self.world.send(self.executor(pick), report=True, late_appends=False, tickets=99, failed=False)
+            self.executor(pick).receive()
+            self.executor(pick).device.execute(99)
+        self.evict(99, host=False)
+
     @rule(on=st.booleans())
     def drain(self, on: bool) -> None:
         self.world.pool.drain(on)
@@ -205,6 +224,8 @@ class TroubledMachine(WorkMachine):
     @ALIVE
     @rule(pick=PICK, everyone=st.booleans())
     def adopt(self, pick: int, everyone: bool) -> None:
+        if not self.world.executors:
+            return
         executor = self.executor(pick)
         names = list(NAMES) if everyone else None
         executors = self.world.pool.state.executors
@@ -215,6 +236,25 @@ class TroubledMachine(WorkMachine):
                 self.world.pool.adopt(executor.epoch, names)
         else:
             self.world.adopt(executor, names)
+
+    @ALIVE
+    @rule(pick=PICK, count=st.integers(0, 5), heir=PICK)
+    def die_and_be_succeeded(self, pick: int, count: int, heir: int) -> None:
+        """The whole way from an executor to its heir, under its own name or another that lives."""
+        dead = self.executor(pick)
+        self._reserve_all(dead, 1, 0)
+        self.world.send(dead, report=True, late_appends=False, tickets=0, failed=False)
+        if count % 2:
+            # With copies that are ordered, done perhaps, and not reported.
+            dead.receive()
+            dead.launch(dead.runnable(), 1, 1)
+        self.world.kill(dead)
+        dead.device.execute(count)
+        self.world.bury(dead)
+        executors = self.world.pool.state.executors
+        if len(executors.rows()) < executors.state.spec.rows:
+            self.world.register(dead.name)
+        self.adopt(heir, everyone=bool(heir % 2))
 
     @rule(pick=PICK)
     def end_orphans(self, pick: int) -> None:

@@ -45,6 +45,7 @@ class WorkMachine(RuleBasedStateMachine):
             archive_rows=8,
         )
         self.world = World(geometry, self.make_ledger(geometry))
+        self.requests: list[Admission] = []
         self.world.register("a")
 
     def make_ledger(self, geometry: PoolGeometry) -> MortalLedger:
@@ -79,6 +80,14 @@ class WorkMachine(RuleBasedStateMachine):
             self.world.uuid(), np.array(prompt, dtype=np.int32), reserve, salt=salt, flags=SequenceFlags(flags)
         )
         executor.ask("admit", request)
+        self.requests.append(request)
+
+    @ALIVE
+    @rule(pick=PICK, which=PICK)
+    def ask_admission_again(self, pick: int, which: int) -> None:
+        """By its executor or another; while it lives, or after."""
+        if self.requests:
+            self.executor(pick).ask("admit", self.requests[which % len(self.requests)])
 
     @ALIVE
     @rule(pick=PICK, tokens=st.integers(1, 20), count=st.integers(2, 3))
