@@ -40,6 +40,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
         "original_max_position_embeddings": 32,
     },
     "longrope": {**LONGROPE, "original_max_position_embeddings": 32},
+    "proportional": {"rope_type": "proportional", "partial_rotary_factor": 0.5},
 }
 LENGTHS = (5, 32, 33, 64, 65, 90, 127)
 
@@ -106,7 +107,8 @@ def test_scaling_stretches_the_longest_sequence(tmp_path: Path) -> None:
         configuration_file(tmp_path, scaling, "rope_scaling", "rope_type")
         longest[name] = load_model(tmp_path, LoadOptions(weights="random")).max_length
     assert longest == {
-        "none": 64, "default": 64, "linear": 192, "dynamic": 128, "yarn": 128, "yarn-tuned": 128, "llama3": 64, "longrope": 64,
+        "none": 64, "default": 64, "linear": 192, "dynamic": 128, "yarn": 128, "yarn-tuned": 128, "llama3": 64,
+        "longrope": 64, "proportional": 64,
     }  # fmt: skip
 
 
