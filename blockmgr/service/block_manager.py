@@ -110,7 +110,7 @@ class BlockManagerServicer:
             version=self._version(managed),
             lease_seconds=member.lease.seconds,
             state=EXECUTOR_STATES.to_wire[ExecutorState(state.executors.state.get(row))],
-            turn_wanted=bool(state.wishes.get(row)) or member.nudged,
+            turn_wanted=bool(state.wishes.get(row)) or member.nudged or self._manager.awaits_report(request.epoch),
         )
 
     async def AdoptSequences(

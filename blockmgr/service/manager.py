@@ -169,6 +169,11 @@ class Manager:
         member.lease.renew(asyncio.get_running_loop().time())
         return member
 
+    def awaits_report(self, epoch: int) -> bool:
+        """Whether nothing has been heard yet, since this manager started, of the steps that an executor has launched."""
+        state = self.pool_of(epoch).pool.state
+        return state.executors.find(epoch) in state.blocks.fences.unheard
+
     def _encode_reply(self, reply: Reply) -> bytes:
         return self._encode(reply, self.epoch)
 

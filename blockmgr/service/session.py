@@ -121,6 +121,11 @@ class Session:
             if member.hang_up is not None:
                 member.hang_up(ChangedMeanwhile("the session of this epoch", "this one", "a newer one"))
             member.tell, member.hang_up = self._tell, self.end
+            if member.nudged or self._manager.awaits_report(epoch):
+                # What was told on a stream that broke is told again. And an idle executor has nothing to say by itself,
+                # while after a restart all others wait for its word.
+                member.nudged = False
+                self._manager.nudge(member.pool, session_pb2.NUDGE_REASON_REPORT, epoch)
 
     def _leave(self) -> None:
         for task in self._telling:

@@ -17,12 +17,14 @@ class NudgeReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NUDGE_REASON_DRAIN: _ClassVar[NudgeReason]
     NUDGE_REASON_TICKETS: _ClassVar[NudgeReason]
     NUDGE_REASON_ORPHANS: _ClassVar[NudgeReason]
+    NUDGE_REASON_REPORT: _ClassVar[NudgeReason]
 NUDGE_REASON_UNSPECIFIED: NudgeReason
 NUDGE_REASON_CANCEL: NudgeReason
 NUDGE_REASON_FINAL_LENGTH: NudgeReason
 NUDGE_REASON_DRAIN: NudgeReason
 NUDGE_REASON_TICKETS: NudgeReason
 NUDGE_REASON_ORPHANS: NudgeReason
+NUDGE_REASON_REPORT: NudgeReason
 
 class SessionRequest(_message.Message):
     __slots__ = ("turn", "heartbeat")
