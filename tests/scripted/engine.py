@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,12 +71,14 @@ class Engine:
         delivery: Delivery,
         settings: Settings,
         points: Points,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.registration = registration
         self.device = device
         self.delivery = delivery
         self.settings = settings
         self.points = points
+        self._clock = clock
         self.session: ManagerSession = registration.open_session()
         geometry = registration.response.pool.geometry
         self.tokens_per_block = geometry.tokens_per_block
@@ -110,6 +113,12 @@ class Engine:
 
     def run(self, requests: list[Request], predecessors: list[str]) -> None:
         """Adopt what is left of earlier lives, and work until every request has been delivered."""
+        self.begin(requests, predecessors)
+        while not self.is_settled():
+            self.advance()
+
+    def begin(self, requests: list[Request], predecessors: list[str]) -> None:
+        """Adopt what is left of earlier lives, and find out what else is to be done."""
         self._adopt(predecessors)
         self._lagging = set(self.sequences)
         self.points.armed = not self._lagging
@@ -120,10 +129,8 @@ class Engine:
             for one in (request, *request.children()):
                 if one.uuid not in live and not self.delivery.is_complete(one):
                     self.look_up(one)
-        while not self._is_settled():
-            self.advance()
 
-    def _is_settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether nothing is left to do, and the manager knows it."""
         said = self._said == (self.launched_step, self.completed_step) and not self.copied
         return said and not (self.sequences or self.queue or self._rows or self._tickets or self._turn is not None)
@@ -233,12 +240,12 @@ class Engine:
             return
         turn = build_turn(self)
         steps = (self.launched_step, self.completed_step)
-        due = time.monotonic() - self._last_turn > 0.02 and bool(self.sequences or self.queue)
+        due = self._clock() - self._last_turn > 0.02 and bool(self.sequences or self.queue)
         if turn.is_empty and steps == self._said and not self.session.turn_wanted.is_set() and not due:
             return
         self.points.reach("before-report")
         self._said, self._turn, self._steps_in_turn = steps, turn, 0
-        self._last_turn = time.monotonic()
+        self._last_turn = self._clock()
         self.session.submit(turn.message)
         self.statistics.turns += 1
         self.points.reach("after-submit")

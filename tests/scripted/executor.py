@@ -8,6 +8,7 @@ delivered, 3 its registration was revoked, 4 its device is gone.
 
 import json
 import os
+import select
 import signal
 import sys
 from dataclasses import asdict
@@ -90,10 +91,12 @@ def main() -> int:
 
 
 def leave(engine: Engine, registration: Registration, stay: bool) -> int:
-    """Everything is delivered. Stay for as long as the test wants to look at an idle executor, then go in good order."""
+    """Everything is delivered. Stay idle for as long as the test wants, then go in good order."""
     tell("done", reconnections=engine.session.reconnections, **asdict(engine.statistics))
-    if stay:
-        sys.stdin.readline()
+    while stay and not select.select([sys.stdin], [], [], 0.0)[0]:
+        engine.advance()
+    while not engine.is_settled():
+        engine.advance()
     engine.session.close()
     registration.unregister()
     engine.device.close()

@@ -54,6 +54,21 @@ def test_twenty_kills_lose_no_token_and_no_byte_and_leave_nothing_behind() -> No
         world.check_memory()
 
 
+def test_an_idle_executor_does_not_hold_up_the_others_after_a_restart() -> None:
+    requests = workload.mixed(22, 60)
+    with running() as world:
+        idle = world.start_executor("idle", stay=True)
+        idle.await_event("done")
+        executor = world.start_executor("a", requests, mean_seconds=0.003)
+        executor.await_event("adopted")
+        kill_under_load(world, 1)
+        executor.await_done()
+        idle.go_on()
+        assert idle.await_exit() == 0
+        world.check_delivered("a", requests)
+        world.check_memory()
+
+
 def test_a_manager_that_stood_still_for_ten_seconds_kills_nobody_healthy() -> None:
     requests = workload.mixed(21, 60)
     with running(lease_seconds=2, probe_seconds=1) as world:
