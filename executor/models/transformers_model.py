@@ -31,11 +31,11 @@ UNSUPPORTED_ARGUMENTS = ("s_aux", "position_bias", "head_mask", "cu_seq_lens_q")
 
 @dataclass
 class PagedStep:
-    """One step, as the attention function needs it. `layers` collects the layers that called it."""
+    """One step, as the attention function needs it. `calls` collects the layers that called it, with their windows."""
 
     batch: AttentionBatch
     pool: torch.Tensor
-    layers: list[int] = field(default_factory=list)
+    calls: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -71,7 +71,8 @@ def paged_attention(
         what = unknown[0] if unknown else "a mask of its own"
         raise UnsupportedModel(f"{type(module).__name__} wants attention with {what}, which the paged kernels have not")
     layer = int(module.layer_idx)  # type: ignore[arg-type]
-    step.layers.append(layer)
+    window = sliding_window or 0
+    step.calls.append((layer, window))
     cache = LayerCache(step.pool, layer, step.batch)
     rows = [states[0].transpose(0, 1) for states in (query, key, value)]
     expected = (step.pool.shape[3], step.pool.shape[5])
@@ -82,7 +83,7 @@ def paged_attention(
         )
     query = cache.write(rows[0].contiguous(), rows[1], rows[2], rope=None)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return cache.attend(query, scale, sliding_window or 0, softcap or 0.0)[None], None
+    return cache.attend(query, scale, window, softcap or 0.0)[None], None
 
 
 class _GivenHidden(nn.Module):
@@ -178,10 +179,12 @@ class TransformersModel:
         step = PagedStep(given.batch, pool)
         hidden = self._run(given.ids, given.positions, step, self._body).last_hidden_state[0]
         name = type(model).__name__
-        if step.layers != list(range(self.cache_shape.num_layers)):
+        layers = [layer for layer, _ in step.calls]
+        if layers != list(range(self.cache_shape.num_layers)):
             raise UnsupportedModel(
-                f"{name} attends in layers {step.layers}; every one of {self.cache_shape.num_layers} layers has to, once"
+                f"{name} attends in layers {layers}; every one of {self.cache_shape.num_layers} layers has to, once"
             )
+        _check_masks(name, model.config.get_text_config(), [window for _, window in step.calls])
         whole = self._run(given.ids, given.positions, PagedStep(given.batch, pool), model)
         if not torch.equal(whole.logits[0].float(), self.logits(hidden)):
             raise UnsupportedModel(f"{name} computes its logits from more than its last hidden states")
@@ -194,6 +197,17 @@ def cache_shape(config: Any) -> CacheShape:
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     check_attention(heads, key_value_heads, head_dim)
     return CacheShape(config.num_hidden_layers, key_value_heads, head_dim)
+
+
+def _check_masks(name: str, config: Any, windows: list[int]) -> None:
+    """Raise UnsupportedModel where a layer would be masked by what it does not tell its attention function."""
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * len(windows)
+    for layer, (kind, said) in enumerate(zip(kinds, windows, strict=True)):
+        if kind not in ("full_attention", "sliding_attention"):
+            raise UnsupportedModel(f"{name} has {kind!r} in layer {layer}, which the paged kernels have not")
+        if kind == "sliding_attention" and not said:
+            raise UnsupportedModel(f"{name} does not tell its attention function the window of layer {layer}")
 
 
 def _longest(config: Any) -> int:

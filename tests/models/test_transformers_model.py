@@ -94,20 +94,31 @@ def test_an_unused_tensor_is_named(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["bloom", "gpt_oss", "mamba", "opt"])
+@pytest.mark.parametrize("name", ["bloom", "chunks", "gpt_oss", "mamba", "opt", "silent window"])
 def test_a_model_that_the_paged_kernels_cannot_serve_is_refused_at_load(tmp_path: Path, name: str) -> None:
     configs: dict[str, Any] = {
         # Attention by biases that grow with distance, outside the attention function.
         "bloom": lambda: transformers.BloomConfig(vocab_size=131, hidden_size=64, n_layer=2, n_head=4),
         # Sinks.
         "gpt_oss": lambda: transformers.GptOssConfig(**SMALL, head_dim=16, num_local_experts=2, num_experts_per_tok=1),
+        # Layers that only a mask would keep from what they must not see.
+        "chunks": lambda: transformers.Olmo2Config(**SMALL, layer_types=["chunked_attention"] * 3),
+        "silent window": lambda: transformers.Olmo2Config(**SMALL, sliding_window=16),
         # A head that reaches into the body.
         "opt": lambda: transformers.OPTConfig(**SMALL_OPT),
         # No attention at all.
         "mamba": lambda: transformers.MambaConfig(vocab_size=131, hidden_size=64, num_hidden_layers=2),
     }
     configs[name]().save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedModel):
+    reasons = {
+        "bloom": "max_position_embeddings",
+        "gpt_oss": "attention with s_aux",
+        "chunks": "chunked_attention",
+        "silent window": "does not tell its attention function the window of layer 0",
+        "mamba": "num_attention_heads",
+        "opt": "cannot be run in parts",
+    }
+    with pytest.raises(UnsupportedModel, match=reasons[name]):
         load_model(tmp_path, LoadOptions(weights="random", implementation="transformers"))
 
 
