@@ -87,8 +87,10 @@ def accumulate_tiles(
     ones = tl.full([TILE, 16], 1.0, COMPUTE)
     for tile in range(tile_start, tile_end, TILE):
         key_position = tile + token
-        # 64-bit before it is multiplied: a pool has more elements than 32 bits count.
-        block = tl.gather(blocks, (key_position - split_start) // BLOCK, 0).to(tl.int64)[:, None]
+        # The pipeline gathers for tiles behind the last one as well, and an index behind the split's end would read
+        # shared memory that is not there. 64-bit before it is multiplied: a pool has more elements than 32 bits count.
+        entry = tl.minimum((key_position - split_start) // BLOCK, blocks.shape[0] - 1)
+        block = tl.gather(blocks, entry, 0).to(tl.int64)[:, None]
         slot = (key_position % BLOCK)[:, None]
         place = block * block_stride + slot * slot_stride
         if MASKED:
