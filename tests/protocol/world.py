@@ -298,7 +298,8 @@ class World:
     def run(self, acts: int, loss: float, manager_deaths: float, deaths: float) -> None:
         """Act until everything is delivered. Raises ``AssertionError`` if that takes more acts than given."""
         for number in range(acts):
-            if all(life.engine.is_settled() for life in self.lives.values()):
+            heard = not self.manager.pool.state.blocks.fences.unheard
+            if heard and all(life.engine.is_settled() for life in self.lives.values()):
                 return
             self.clock.now += 0.001
             self._act(self.chance.choice(list(self.lives.values())), loss, manager_deaths, deaths)
