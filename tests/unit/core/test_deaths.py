@@ -293,3 +293,18 @@ def test_orphans_whose_executor_is_not_proven_dead_do_not_end() -> None:
     with pytest.raises(Precondition, match="not proven dead"):
         talk.pool.end_orphans(executor.epoch)
     assert talk.column("count", handle) == 5
+
+
+def test_a_copy_for_a_block_that_a_failed_step_cut_off_ends_in_nobodys_table() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    parent = executor.admit(ids(6)).handle
+    executor.run((parent, 4))
+    executor.launch((parent, 6))
+    (child,) = executor.fork(parent, 1).handles
+    (ticket,) = executor.reserve((parent, 7), (child, 7)).tickets
+    executor.send(completed_step=executor.step, failed=True)
+    assert (len(talk.table(parent)), len(talk.table(child))) == (1, 1)
+    executor.send(tickets_done=ints(ticket.id))
+    assert (len(talk.table(parent)), len(talk.table(child))) == (1, 1)
+    assert [talk.block(block) for block in (ticket.source, ticket.destination)] == [BlockState.FREE] * 2
