@@ -102,8 +102,8 @@ def test_a_model_that_the_paged_kernels_cannot_serve_is_refused_at_load(tmp_path
         # Sinks.
         "gpt_oss": lambda: transformers.GptOssConfig(**SMALL, head_dim=16, num_local_experts=2, num_experts_per_tok=1),
         # Layers that only a mask would keep from what they must not see.
-        "chunks": lambda: transformers.Olmo2Config(**SMALL, layer_types=["chunked_attention"] * 3),
-        "silent window": lambda: transformers.Olmo2Config(**SMALL, sliding_window=16),
+        "chunks": lambda: transformers.Olmo2Config(**{**SMALL, "layer_types": ["chunked_attention"] * 3}),
+        "silent window": lambda: transformers.Olmo2Config(**{**SMALL, "sliding_window": 16}),
         # A head that reaches into the body.
         "opt": lambda: transformers.OPTConfig(**SMALL_OPT),
         # No attention at all.
