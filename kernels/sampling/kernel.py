@@ -167,7 +167,8 @@ def sample_kernel(
     elif (temperature >= _GREEDY_BELOW) & (top_k != 1) & ((top_p > 0.0) | (top_p != top_p)):
         temperature = tl.minimum(temperature, _FLAT_FROM)
         k = tl.where(top_k >= limit, 0, tl.maximum(top_k, 0)).to(tl.int32)
-        p = tl.where(top_p < 1.0, top_p, 1.0)
+        # A target of zero would be reached by no tokens at all.
+        p = tl.where(top_p < 1.0, tl.maximum(top_p, 1e-30), 1.0)
         least = tl.where(min_p > 0.0, greatest + temperature * tl.log(tl.minimum(min_p, 1.0)), float("-inf"))
         first_key, second_key = row_keys(tl.load(seeds + index), tl.load(positions + index))
         token = _draw(row, limit, greatest, top, temperature, k, p, least, first_key, second_key, BLOCK, FAST)

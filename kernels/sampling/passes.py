@@ -22,16 +22,19 @@ _UNROLL: tl.constexpr = tl.constexpr(2)
 
 @triton.jit
 def ordinal(value):
-    """Return an int64 that orders as the float32 does; neighbouring floats are one apart."""
-    bits = value.to(tl.int32, bitcast=True)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64)
+    """Return an int64 that orders as the float32 does: neighbouring floats are one apart, and both zeros are 0.
+
+    Were they two, a search between them would never end, because no comparison tells them apart.
+    """
+    bits = value.to(tl.int32, bitcast=True).to(tl.int64)
+    return tl.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
 
 @triton.jit
 def from_ordinal(number):
     """Return the float32 that has this `ordinal`."""
-    bits = number.to(tl.int32)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    magnitude = tl.abs(number).to(tl.int32).to(tl.float32, bitcast=True)
+    return tl.where(number < 0, -magnitude, magnitude)
 
 
 @triton.jit

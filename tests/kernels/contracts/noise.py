@@ -12,8 +12,8 @@ from kernels.sampling.noise_kernel import row_keys, token_bits
 from tests.kernels.contracts import fresh_draw
 
 
-@triton.jit
-def _write_bits(seeds, positions, out, tokens: tl.constexpr):
+@triton.jit  # type: ignore[untyped-decorator]
+def _write_bits(seeds, positions, out, tokens: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0)
     first, second = row_keys(tl.load(seeds + row), tl.load(positions + row))
     ids = tl.arange(0, tokens)

@@ -10,7 +10,7 @@ from tests.kernels.contracts import TOLERANCE, below, fresh_draw, poison
 
 class NormsContract:
     device = "cpu"
-    widths = (64, 576, 1001, 4096)
+    widths: tuple[int, ...] = (64, 576, 1001, 4096)
 
     def rows(self, draw: torch.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return (torch.randn(*shape, generator=draw) * 3 + 0.5).to(self.device, dtype)

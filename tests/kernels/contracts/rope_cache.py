@@ -64,9 +64,9 @@ class RopeCacheContract:
         self.run(given)
         tables = cpu["cos"], cpu["sin"], cpu["positions"]
         query, key = (reference.rotate(cpu[name], *tables) for name in ("query", "key"))
-        close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
-        torch.testing.assert_close(given["query"].cpu().float(), query, **close)
-        torch.testing.assert_close(given["key"].cpu().float(), key, **close)
+        close = TOLERANCE[dtype]
+        torch.testing.assert_close(given["query"].cpu().float(), query, rtol=close, atol=close)
+        torch.testing.assert_close(given["key"].cpu().float(), key, rtol=close, atol=close)
         # What was written is what was computed, rounded once; every other number of the pool is NaN as before.
         expected = cpu["pool"].clone()
         expected[:, 1, 0] = reference.write(given["key"].cpu(), cpu["key_cache"], cpu["slots"])

@@ -75,6 +75,17 @@ class SamplingContract:
             greedy = row.top_k == 1
             assert drawn == (self.best(row) if greedy else reference.draw(*chosen)), row
 
+    def test_flat_rows_draw_from_exactly_the_nucleus(self) -> None:
+        draw = fresh_draw()
+        rows = []
+        for _ in range(3 * self.rows):
+            row = self.random_row(draw, 5 + below(draw, 60))
+            top_p = float(torch.tensor(0.2 + 0.6 * float(torch.rand((), generator=draw))))
+            rows.append(replace(row, temperature=3.0 * float(row.logits.std()), top_k=0, top_p=top_p, min_p=0.0))
+        for row in rows:
+            expected = reference.draw(row.logits, row.temperature, 0, row.top_p, 0.0, row.seed, row.position)
+            assert self.sample(row) == [expected], row
+
     def test_greedy_and_sampled_rows_do_not_touch_each_other_in_any_order(self) -> None:
         draw = fresh_draw()
         masked = torch.randn(300, generator=draw)
@@ -150,6 +161,25 @@ class SamplingContract:
         drawn = self.sample(*(replace(row, position=position) for position in range(self.steps)))
         assert set(drawn) <= kept
         # Chances are below 1e-9 that one of them is missed.
+        assert self.steps < 200 or set(drawn) == kept
+
+    @pytest.mark.parametrize("value", [0.0, -0.0, 1e-45, -1e-45, 3.4028234663852886e38, -3.4028234663852886e38])
+    def test_a_boundary_at_any_float_is_found(self, value: float) -> None:
+        logits = torch.full((70,), -math.inf)
+        logits[10:50] = value
+        logits[60:] = torch.tensor(0.0) if value < -1 else value
+        flat = Row(logits, temperature=1e30)
+        kept = set(range(10, 14)) if value >= -1 else set(range(60, 64))
+        rows = [replace(flat, top_k=4), replace(flat, top_k=4, top_p=0.9), replace(flat, temperature=1e-5, top_k=4)]
+        assert set(self.sample(*rows)) <= kept
+        assert self.sample(replace(flat, top_k=11, top_p=1e-3)) == [self.best(flat)]
+
+    @pytest.mark.parametrize(("top_k", "kept"), [(2, {2, 2000}), (3, {2, 2000, 2048})])
+    def test_of_equal_logits_far_apart_the_lowest_ids_survive(self, top_k: int, kept: set[int]) -> None:
+        logits = torch.randn(5003, generator=fresh_draw())
+        logits[[2, 2000, 2048, 4999]] = 9.0
+        drawn = self.sample(*(Row(logits, top_k=top_k, position=position) for position in range(self.steps)))
+        assert set(drawn) <= kept
         assert self.steps < 200 or set(drawn) == kept
 
     def test_ids_of_the_padded_head_are_never_drawn(self) -> None:
