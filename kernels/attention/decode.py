@@ -11,10 +11,6 @@ from kernels.attention.softmax import accumulate, close
 from kernels.attention.tiles import Tiles, tiles
 from kernels.dispatch import interpreting
 
-# Programs that a launch aims at: enough to level out sequences of unlike lengths, few enough that those without
-# work cost little.
-_PROGRAMS = 4096
-
 
 @triton.jit(do_not_specialize=["table_stride", "capacity"])
 def decode_kernel(
@@ -46,6 +42,7 @@ def decode_kernel(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
     SPLIT: tl.constexpr,
+    SUMS: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
     """Add up the splits z, z + Z, z + 2Z, … of one sequence for the query heads of one KV head.
@@ -75,8 +72,7 @@ def decode_kernel(
 
     token = tl.arange(0, TILE)
     entry = tl.arange(0, SPLIT // BLOCK)
-    # With fewer columns than rows, Triton would give every warp all of the product's columns, of this one and all others.
-    ones = tl.full([TILE, 2 * ROWS], 1.0, COMPUTE)
+    ones = tl.full([TILE, SUMS], 1.0, COMPUTE)
     keys = key_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     values = value_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     for split in range(first + tl.program_id(2), end, tl.num_programs(2)):
@@ -84,13 +80,15 @@ def decode_kernel(
         names = split * (SPLIT // BLOCK) + entry
         blocks = tl.load(tables + sequence * table_stride + names, mask=names * BLOCK < length, other=0)
         total = tl.zeros([ROWS, COLUMNS], tl.float32)
-        weight = tl.zeros([ROWS, 2 * ROWS], tl.float32)
+        weight = tl.zeros([ROWS, SUMS], tl.float32)
         top = tl.full([ROWS], float("-inf"), tl.float32)
         tile_start = tl.maximum(start // TILE * TILE, split * SPLIT)
         for tile in range(tile_start, tl.minimum(length, (split + 1) * SPLIT), TILE):
             position = tile + token
-            # 64-bit before it is multiplied: a pool has more elements than 32 bits count.
-            block = tl.gather(blocks, (position - split * SPLIT) // BLOCK, 0).to(tl.int64)[:, None]
+            # The pipeline gathers for tiles behind the last one as well, and an index behind the split's end would read
+            # shared memory that is not there. 64-bit before it is multiplied: a pool has more elements than 32 bits count.
+            near = tl.minimum((position - split * SPLIT) // BLOCK, SPLIT // BLOCK - 1)
+            block = tl.gather(blocks, near, 0).to(tl.int64)[:, None]
             slot = (position % BLOCK)[:, None]
             seen = position < length
             if WINDOW > 0:
@@ -146,7 +144,7 @@ def launch_decode(
     capacity = -(-tables.shape[1] * block // shape.split_tokens)
     partial_outputs = query.new_empty((sequences, heads, capacity, head_dim), dtype=torch.float32)
     partial_lses = query.new_empty((sequences, heads, capacity), dtype=torch.float32)
-    depth = max(1, min(capacity, _PROGRAMS // max(1, sequences * kv_heads)))
+    depth = max(1, min(capacity, shape.decode_programs // max(1, sequences * kv_heads)))
     compute = torch.float32 if interpreting() else query.dtype
     decode_kernel[(kv_heads, sequences, depth)](
         query,
@@ -173,6 +171,7 @@ def launch_decode(
         BLOCK=block,
         TILE=shape.tile_tokens,
         SPLIT=shape.split_tokens,
+        SUMS=shape.decode_sums,
         COMPUTE=triton_dtype(compute),
         num_warps=shape.decode_warps,
         num_stages=shape.decode_stages,

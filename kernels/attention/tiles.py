@@ -20,6 +20,10 @@ class Tiles:
         tile_tokens: keys that one step of the inner loop takes; tiles start at multiples of it.
         split_tokens: keys that are added up before they are merged with the ones before; a multiple of `tile_tokens`.
         decode_rows: rows of a decode tile: the query heads of one KV head, padded to what `tl.dot` takes.
+        decode_sums: columns of ones whose product with the weights sums them; every column of it is the same. With fewer
+            of them than rows Triton would hand each warp all of the product's columns, in this product and all others.
+        decode_programs: programs that a decode launch aims at: enough to level out sequences of unlike lengths, few enough
+            that those without work cost little.
         decode_warps: warps of a decode program.
         decode_stages: how deep its loads are pipelined.
         prefill_rows: rows of a prefill tile: query tokens × query heads of one KV head.
@@ -31,6 +35,8 @@ class Tiles:
     tile_tokens: int
     split_tokens: int
     decode_rows: int
+    decode_sums: int
+    decode_programs: int
     decode_warps: int
     decode_stages: int
     prefill_rows: int
@@ -59,6 +65,8 @@ def tiles(head_dim: int, ratio: int, dtype: torch.dtype) -> Tiles:
         tile_tokens=32 if wide else 64,
         split_tokens=split_tokens,
         decode_rows=rows,
+        decode_sums=2 * rows,
+        decode_programs=4096,
         decode_warps=4,
         decode_stages=3,
         prefill_rows=128 if not wide else 64 if dtype.itemsize == 2 else 32,
