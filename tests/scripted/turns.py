@@ -77,7 +77,7 @@ def build_turn(engine: Engine) -> Turn:
     _move_beams(turn, engine)
     _finish(turn, engine, sequences)
     _swap(turn, engine, sequences)
-    message.look_again = ints(s.handle for s in sequences if s.awaiting and s.is_level)
+    message.look_again = ints(s.handle for s in sequences if s.awaiting and s.is_level and s.ending is None)
     _reserve(turn, engine, sequences)
     _admit(turn, engine)
     return turn
@@ -139,7 +139,8 @@ def _swap(turn: Turn, engine: Engine, sequences: list[Sequence]) -> None:
         victim.held = True
     staying = [s for s in sequences if s.ending is None and not s.is_beam and s.forked]
     turn.leaving = [s for s in staying if s.held and s.residency == Residency.DEVICE and s.is_level and not s.copied]
-    turn.returning = [s for s in sequences if s.residency == Residency.HOST and engine.has_room_for(s)]
+    away = [s for s in sequences if s.residency == Residency.HOST and s.ending is None]
+    turn.returning = [s for s in away if engine.has_room_for(s)]
     turn.message.swap_out = ints(s.handle for s in turn.leaving)
     turn.message.swap_in = ints(s.handle for s in turn.returning)
 

@@ -348,8 +348,8 @@ class World:
         assert not found, found[:4000]
         assert self.violated_invariants(pool) == []
 
-    def check_delivered(self, name: str, requests: Sequence[Request]) -> None:
-        """Every token that was to come has come, once and in order, and none that was not."""
+    def check_delivered(self, name: str, requests: Sequence[Request], cancelled: Sequence[Request] = ()) -> None:
+        """Every token that was to come has come, once and in order, and none that was not; of what was cancelled, some."""
         found, ended_early = self.delivered(name), self.ended(name)
         wrong = []
         for request in requests:
@@ -359,6 +359,10 @@ class World:
                     early = f", ended {ended_early[uuid]}" if uuid in ended_early else ""
                     wrong.append(f"{request.kind} {uuid}: {have} instead of {output}{early}")
         assert not wrong, "\n".join(wrong)
+        for request in cancelled:
+            output = request.expected()[request.uuid]
+            have = found.pop(request.uuid, [])
+            assert have == list(enumerate(output))[: len(have)]
         assert not found, "delivered and never asked for"
 
     def end(self) -> None:

@@ -1,0 +1,62 @@
+"""Callers that change their minds, at any time, about sequences in any state."""
+
+import random
+
+import grpc
+
+from blockmgr.core.states import FinishReason
+from executor.manager.channel import connect
+from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2
+from tests.scripted import workload
+from tests.scripted.world import running, wait_until
+
+CANCELLED = 60
+
+
+def test_what_is_cancelled_ends_early_and_gives_every_block_back() -> None:
+    requests = workload.mixed(90, 160, outputs=(15, 40))
+    chance = random.Random(90)
+    asked: set[str] = set()
+    with running() as world:
+        executor = world.start_executor("a", requests, stay=True, mean_seconds=0.002)
+        executor.await_event("adopted")
+        wait_until(lambda: world.statistics().counters.admitted > 10, "some are admitted")
+        with connect(str(world.runtime_dir / "blockmgr.sock")) as channel:
+            stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+            victims = [request for request in requests if request.kind in ("plain", "stop")]
+
+            def cancels_some_more() -> bool:
+                one = chance.choice(victims)
+                if len(asked) < CANCELLED and cancel(stub, one):
+                    asked.add(one.uuid)
+                assert executor.process.poll() is None, executor.trouble()
+                return bool(executor.events("done"))
+
+            wait_until(cancels_some_more, "all is done", 60.0)
+        cancelled = [request for request in requests if request.uuid in asked]
+        world.check_delivered("a", [request for request in requests if request not in cancelled], cancelled)
+        ended = world.ended("a")
+        assert ended, "some were cancelled before their end"
+        assert set(ended.values()) == {FinishReason.CANCELLED}
+        assert set(ended) <= asked
+        statistics = world.statistics()
+        assert statistics.sequences.live == 0
+        device, host = statistics.tiers
+        assert device.available == device.blocks - 1, "all but the null block"
+        assert host.available == host.blocks
+        executor.go_on()
+        assert executor.await_exit() == 0
+        world.check_memory()
+
+
+def cancel(stub: block_manager_service_pb2_grpc.BlockManagerServiceStub, request: workload.Request) -> bool:
+    """Cancel twice, for good measure. Returns whether it was alive to be asked."""
+    question = sequence_pb2.CancelSequenceRequest(uuid=request.key)
+    asked = False
+    for _ in range(2):
+        try:
+            asked |= stub.CancelSequence(question).asked
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.NOT_FOUND:
+                raise
+    return asked
