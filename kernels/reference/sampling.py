@@ -45,8 +45,8 @@ def token_bits(seed: int, position: int, token: int) -> int:
     """Return a token's 32 random bits."""
     key = 0x9E3779B9
     for word in (seed, seed >> 32, position, position >> 32):
-        key = _rounds(key ^ (word & _MASK), 0)
-    return _rounds(token ^ key, _rounds(key ^ 0x9E3779B9, 0))
+        key = _triple32(key ^ (word & _MASK))
+    return _lowbias32(token * 0x9E3779B1 + key & _MASK, _triple32(key ^ 0x9E3779B9))
 
 
 def draw(
@@ -57,8 +57,14 @@ def draw(
     return max(kept, key=lambda token: float(logits[token]) / temperature + gumbel(seed, position, token))
 
 
-def _rounds(x: int, key: int) -> int:
+def _triple32(x: int) -> int:
     x = (x ^ x >> 17) * 0xED5AD4BB & _MASK
-    x = (x ^ x >> 11) * 0xAC4C1B51 + key & _MASK
+    x = (x ^ x >> 11) * 0xAC4C1B51 & _MASK
     x = (x ^ x >> 15) * 0x31848BAB & _MASK
     return x ^ x >> 14
+
+
+def _lowbias32(x: int, key: int) -> int:
+    x = (x ^ x >> 16) * 0x7FEB352D + key & _MASK
+    x = (x ^ x >> 15) * 0x846CA68B & _MASK
+    return x ^ x >> 16

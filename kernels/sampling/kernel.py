@@ -1,11 +1,11 @@
 """The Triton kernel that samples: one program a row, no sort, a few passes over the row.
 
-Top-k finds the k-th logit exactly, narrowing an interval eightfold or more with each pass. Top-p needs no exact
-boundary: two passes bracket it, then a race among all tokens that may survive names a winner. If the winner stands
-above the bracket, it would have won among the survivors too. If not, one more pass weighs the tokens before it: either
-it survives, or neither it nor anything after it does, and the race is run again without those. (The idea of drawing
-first and checking afterwards is that of FlashInfer's samplers; here a repeated race keeps each token's noise, so that
-the result is that of one race among the exact survivors.)
+Top-k finds the k-th logit exactly, narrowing an interval ninefold or more with each pass. Top-p needs no exact
+boundary: the pass that finds the greatest logit, and one more, bracket it; then a race among all tokens that may
+survive names a winner. If the winner stands above the bracket, it would have won among the survivors too. If not, one
+more pass weighs the tokens before it: either it survives, or neither it nor anything after it does, and the race is run
+again without those. (The idea of drawing first and checking afterwards is that of FlashInfer's samplers; here a
+repeated race keeps each token's noise, so that the result is that of one race among the exact survivors.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ import triton.language as tl
 from kernels.dispatch import interpreting
 from kernels.sampling import FLAT_FROM, GREEDY_BELOW
 from kernels.sampling.noise_kernel import row_keys
-from kernels.sampling.passes import find_greatest, find_tie, from_ordinal, ordinal, race, sum_above
+from kernels.sampling.passes import (
+    early_greatest,
+    find_greatest,
+    find_tie,
+    from_ordinal,
+    ordinal,
+    race,
+    sum_above,
+    survey,
+)
 
 # Columns a tile and warps a program: 8 logits a thread, and one row a multiprocessor at a time.
 _BLOCK = 2048
@@ -25,6 +34,7 @@ _WARPS = 16
 _GREEDY_BELOW: tl.constexpr = tl.constexpr(GREEDY_BELOW)
 # Passes that bracket the boundary of top-p before the first race.
 _BRACKETING: tl.constexpr = tl.constexpr(2)
+_LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 _FLAT_FROM: tl.constexpr = tl.constexpr(FLAT_FROM)
 
 
@@ -33,6 +43,13 @@ def _spaced_pivots(greatest, temperature):
     """Return 8 pivots at growing distances under the greatest logit: 0.75 to 14 in units of the temperature."""
     step = tl.arange(0, 8).to(tl.float32)
     return greatest - temperature * (0.75 + step + 0.125 * step * step)
+
+
+@triton.jit
+def _early_pivots(base, temperature):
+    """Return 8 pivots around a logit that may be somewhat under the greatest: from 3.5 temperatures above to 10 below."""
+    step = tl.arange(0, 8).to(tl.float32)
+    return base + temperature * (3.5 - 1.25 * step - 0.1 * step * step)
 
 
 @triton.jit
@@ -92,21 +109,15 @@ def _narrow(high, lower, ties, pivots, sums, target):
 
 @triton.jit
 def _draw(
-    row, limit, greatest, top, temperature, k, p, least, first_key, second_key, BLOCK: tl.constexpr, FAST: tl.constexpr
-):
-    """Return the token that one row draws.
+    row, limit, greatest, top, temperature, p, least, high, lower, ties, base, target, bracketing,
+    first_key, second_key, BLOCK: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
+    """Return the token that one row draws from the cut (lower, ties), of which all above `high` survive.
 
-    `k` is 0 and `p` is 1 where they are off; min_p keeps the tokens whose logit is `least` or more.
+    min_p keeps the tokens whose logit is `least` or more. `bracketing` passes narrow the cut before the first race; if
+    that is all of them, the first finds the `target`, p of what the cut weighs.
     """
-    scale = tl.div_rn(1.4426950408889634, temperature)
-    lower = greatest - float("inf")
-    ties = 0
-    if k > 0:
-        lower, ties = _cut_top_k(row, limit, greatest, temperature, k.to(tl.float32), BLOCK, FAST)
-    # Without top_p everything in the cut is above `high`, and so survives.
-    high = tl.where(p < 1.0, greatest, greatest - float("inf"))
-    bracketing = tl.where(p < 1.0, _BRACKETING, 0)
-    target = 0.0
+    scale = tl.div_rn(_LOG2_E, temperature)
     token = top
     racing = 1
     while racing == 1:
@@ -127,7 +138,7 @@ def _draw(
             if (value > high) | (token == top):
                 racing = 0
         if racing == 1:
-            before, sums = sum_above(row, limit, greatest, scale, value, limit_of_ties, pivots, False, BLOCK, FAST)
+            before, sums = sum_above(row, limit, base, scale, value, limit_of_ties, pivots, False, BLOCK, FAST)
             if bracketing == _BRACKETING:
                 target = p * before
             elif (bracketing == 0) & (before < target):
@@ -155,23 +166,51 @@ def sample_kernel(
     """Draw one token of one row, or -1 if the row holds a NaN or its greatest logit is infinite."""
     index = tl.program_id(0).to(tl.int64)
     row = logits + index * logits_stride
-    greatest, top, spoilt = find_greatest(row, limit, BLOCK)
-    temperature = tl.load(temperatures + index)
+    temperature = tl.minimum(tl.load(temperatures + index), _FLAT_FROM)
     top_k = tl.load(top_ks + index).to(tl.int64)
     top_p = tl.load(top_ps + index)
     min_p = tl.load(min_ps + index)
+    k = tl.where(top_k >= limit, 0, tl.maximum(top_k, 0)).to(tl.int32)
+    # A target of zero would be reached by no tokens at all.
+    p = tl.where(top_p < 1.0, tl.maximum(top_p, 1e-30), 1.0)
+    # A NaN fails every comparison: a temperature of NaN is greedy, a top_p or min_p of NaN is off.
+    sampled = (temperature >= _GREEDY_BELOW) & (top_k != 1) & ((top_p > 0.0) | (top_p != top_p))
+
+    # For top-p alone the pass that finds the greatest logit weighs as well, from a base that it guesses.
+    guessed = sampled & (k == 0) & (p < 1.0)
+    base = early_greatest(row, limit, BLOCK)
+    scale = tl.div_rn(_LOG2_E, temperature)
+    pivots = _early_pivots(base, temperature)
+    sums = tl.zeros([8], tl.float32)
+    target = 0.0
+    if guessed:
+        greatest, top, spoilt, total, sums = survey(row, limit, base, scale, pivots, BLOCK, FAST)
+        target = p * total
+    else:
+        greatest, top, spoilt = find_greatest(row, limit, BLOCK)
     token = top
     if (spoilt != 0) | (tl.abs(greatest) == float("inf")):
         token = -1
-    # A NaN fails every comparison: a temperature of NaN is greedy, a top_p or min_p of NaN is off.
-    elif (temperature >= _GREEDY_BELOW) & (top_k != 1) & ((top_p > 0.0) | (top_p != top_p)):
-        temperature = tl.minimum(temperature, _FLAT_FROM)
-        k = tl.where(top_k >= limit, 0, tl.maximum(top_k, 0)).to(tl.int32)
-        # A target of zero would be reached by no tokens at all.
-        p = tl.where(top_p < 1.0, tl.maximum(top_p, 1e-30), 1.0)
+    elif sampled:
         least = tl.where(min_p > 0.0, greatest + temperature * tl.log(tl.minimum(min_p, 1.0)), float("-inf"))
+        lower = greatest - float("inf")
+        # Without top_p everything in the cut is above `high`, and so survives.
+        high = tl.where(p < 1.0, greatest, lower)
+        bracketing = tl.where(p < 1.0, _BRACKETING, 0)
+        ties = 0
+        if k > 0:
+            lower, ties = _cut_top_k(row, limit, greatest, temperature, k.to(tl.float32), BLOCK, FAST)
+        # Far above the base the weights would overflow; then nothing is gained.
+        if guessed & (base > float("-inf")) & ((greatest - base) * scale < 100.0):
+            high, lower, ties = _narrow(high, lower, ties, pivots, sums, target)
+            bracketing -= 1
+        else:
+            base = greatest
         first_key, second_key = row_keys(tl.load(seeds + index), tl.load(positions + index))
-        token = _draw(row, limit, greatest, top, temperature, k, p, least, first_key, second_key, BLOCK, FAST)
+        token = _draw(
+            row, limit, greatest, top, temperature, p, least, high, lower, ties, base, target, bracketing,
+            first_key, second_key, BLOCK, FAST,
+        )  # fmt: skip
     tl.store(drawn + index, token.to(tl.int64))
 
 

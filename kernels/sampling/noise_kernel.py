@@ -5,6 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.sampling.noise import SPREAD
+
+_SPREAD: tl.constexpr = tl.constexpr(SPREAD)
+
 
 @triton.jit
 def mix(x):
@@ -31,24 +35,21 @@ def row_keys(seed, position):
 @triton.jit
 def token_bits(ids, first_key, second_key):
     """`kernels.sampling.noise.token_bits`, as uint32."""
-    x = ids.to(tl.uint32) ^ first_key
-    x ^= x >> 17
-    x *= 0xED5AD4BB
-    x ^= x >> 11
-    x = x * 0xAC4C1B51 + second_key
+    x = ids.to(tl.uint32) * 0x9E3779B1 + first_key
+    x ^= x >> 16
+    x = x * 0x7FEB352D + second_key
     x ^= x >> 15
-    x *= 0x31848BAB
-    return x ^ (x >> 14)
+    x *= 0x846CA68B
+    return x ^ (x >> 16)
 
 
 @triton.jit
 def waiting_times(bits, FAST: tl.constexpr):
     """`kernels.sampling.noise.waiting_times`: -log(1 - u), by its series where u is small, else by a logarithm."""
-    uniform = (bits.to(tl.float32) + 0.5) * 2.3283064365386963e-10
+    uniform = (bits.to(tl.float32) + 0.5) * _SPREAD
     series = 1.0 / 3.0 + uniform * (1.0 / 4.0 + uniform * (1.0 / 5.0 + uniform * (1.0 / 6.0)))
     series = uniform + uniform * uniform * (1.0 / 2.0 + uniform * series)
-    logarithm = log2(tl.maximum(1.0 - uniform, 5.9604644775390625e-08), FAST)
-    return tl.where(uniform < 0.0625, series, -0.6931471805599453 * logarithm)
+    return tl.where(uniform < 0.0625, series, -0.6931471805599453 * log2(1.0 - uniform, FAST))
 
 
 @triton.jit

@@ -16,7 +16,7 @@ import triton.language as tl
 from kernels.sampling.noise_kernel import exp2, token_bits, waiting_times
 
 _NO_ID: tl.constexpr = tl.constexpr(2147483647)
-# Tiles whose loads are issued together.
+# Tiles that one turn of a loop works on.
 _UNROLL: tl.constexpr = tl.constexpr(2)
 
 
@@ -38,13 +38,25 @@ def from_ordinal(number):
 
 
 @triton.jit
-def _whole_tile(row, start, BLOCK: tl.constexpr):
-    ids = start + tl.arange(0, BLOCK)[None, :]
-    return tl.load(row + ids).to(tl.float32), ids
+def _first_tile(row, limit, BLOCK: tl.constexpr):
+    """Return the logits of the first tile, in their own type; a row may be shorter than that."""
+    ids = tl.arange(0, BLOCK)[None, :]
+    return tl.load(row + ids, mask=ids < limit, other=float("-inf"))
+
+
+@triton.jit
+def _tile_after(row, start, limit, BLOCK: tl.constexpr):
+    """Return the tile after the whole one at `start`, or that one again if it is the last, so that a loop may look ahead.
+
+    Each loop asks for its next tile before it works on the one it has: else memory and arithmetic take turns.
+    """
+    after = tl.multiple_of(tl.minimum(start + BLOCK, limit // BLOCK * BLOCK - BLOCK), BLOCK)
+    return tl.load(row + after + tl.arange(0, BLOCK)[None, :])
 
 
 @triton.jit
 def _last_tile(row, limit, BLOCK: tl.constexpr):
+    """Return the logits behind the last whole tile, in float32, and their ids."""
     ids = limit // BLOCK * BLOCK + tl.arange(0, BLOCK)[None, :]
     return tl.load(row + ids, mask=ids < limit, other=float("-inf")).to(tl.float32), ids
 
@@ -56,18 +68,64 @@ def _keep_greatest(logits, ids, best, found):
 
 
 @triton.jit
+def _greatest_of(best, found):
+    greatest = tl.max(tl.max(best, 1), 0)
+    top = tl.min(tl.min(tl.where(best == greatest, found, _NO_ID), 1), 0)
+    return greatest, top, tl.max(tl.max((best != best).to(tl.int32), 1), 0)
+
+
+@triton.jit
 def find_greatest(row, limit, BLOCK: tl.constexpr):
     """Return the greatest logit, the lowest id that has it, and 1 if there is a NaN, else 0."""
     best = tl.full([1, BLOCK], float("-inf"), tl.float32)
     found = tl.zeros([1, BLOCK], tl.int32)
+    ahead = _first_tile(row, limit, BLOCK)
     for start in tl.range(0, limit // BLOCK * BLOCK, BLOCK, loop_unroll_factor=_UNROLL):
-        logits, ids = _whole_tile(row, start, BLOCK)
-        best, found = _keep_greatest(logits, ids, best, found)
+        logits = ahead.to(tl.float32)
+        ahead = _tile_after(row, start, limit, BLOCK)
+        best, found = _keep_greatest(logits, start + tl.arange(0, BLOCK)[None, :], best, found)
     logits, ids = _last_tile(row, limit, BLOCK)
     best, found = _keep_greatest(logits, ids, best, found)
-    greatest = tl.max(tl.max(best, 1), 0)
-    top = tl.min(tl.min(tl.where(best == greatest, found, _NO_ID), 1), 0)
-    return greatest, top, tl.max(tl.max((best != best).to(tl.int32), 1), 0)
+    return _greatest_of(best, found)
+
+
+@triton.jit
+def early_greatest(row, limit, BLOCK: tl.constexpr):
+    """Return the greatest logit of the first tile."""
+    return tl.max(tl.max(_first_tile(row, limit, BLOCK).to(tl.float32), 1), 0)
+
+
+@triton.jit
+def survey(row, limit, base, scale, pivots, BLOCK: tl.constexpr, FAST: tl.constexpr):
+    """Return what `find_greatest` returns, the weight of all tokens, and for each of 8 pivots that of those above it.
+
+    A token weighs 2^((logit - base) * scale).
+    """
+    best = tl.full([1, BLOCK], float("-inf"), tl.float32)
+    found = tl.zeros([1, BLOCK], tl.int32)
+    total = tl.zeros([1, BLOCK], tl.float32)
+    sums = tl.zeros([8, BLOCK], tl.float32)
+    ahead = _first_tile(row, limit, BLOCK)
+    for start in tl.range(0, limit // BLOCK * BLOCK, BLOCK, loop_unroll_factor=_UNROLL):
+        logits = ahead.to(tl.float32)
+        ahead = _tile_after(row, start, limit, BLOCK)
+        best, found = _keep_greatest(logits, start + tl.arange(0, BLOCK)[None, :], best, found)
+        weights = exp2((logits - base) * scale, FAST)
+        total += weights
+        sums += _flags(logits, pivots) * weights
+    logits, ids = _last_tile(row, limit, BLOCK)
+    best, found = _keep_greatest(logits, ids, best, found)
+    weights = exp2((logits - base) * scale, FAST)
+    total += weights
+    sums += _flags(logits, pivots) * weights
+    greatest, top, spoilt = _greatest_of(best, found)
+    return greatest, top, spoilt, tl.sum(tl.sum(total, 1), 0), tl.sum(sums, 1)
+
+
+@triton.jit
+def _flags(logits, pivots):
+    """Return 1.0 where a logit is above a pivot, else 0.0: to multiply by it takes an instruction less than to select."""
+    return (logits > pivots[:, None]).to(tl.float32)
 
 
 @triton.jit
@@ -78,36 +136,38 @@ def _in_cut(logits, ids, lower, above, ties):
 
 @triton.jit
 def _add_above(
-    logits, ids, greatest, scale, lower, above, ties, pivots, cut_sum, sums, COUNT: tl.constexpr, FAST: tl.constexpr
+    logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, COUNT: tl.constexpr, FAST: tl.constexpr
 ):
     cut = _in_cut(logits, ids, lower, above, ties).to(tl.float32)
     if COUNT:
         cut_sum += cut
-        sums += (logits > pivots[:, None]).to(tl.float32)
+        sums += _flags(logits, pivots)
     else:
-        weights = exp2((logits - greatest) * scale, FAST)
-        # One multiplication and addition a pivot, where a selection would take an instruction more.
+        weights = exp2((logits - base) * scale, FAST)
         cut_sum += cut * weights
-        sums += (logits > pivots[:, None]).to(tl.float32) * weights
+        sums += _flags(logits, pivots) * weights
     return cut_sum, sums
 
 
 @triton.jit
 def sum_above(
-    row, limit, greatest, scale, lower, ties, pivots, COUNT: tl.constexpr, BLOCK: tl.constexpr, FAST: tl.constexpr
+    row, limit, base, scale, lower, ties, pivots, COUNT: tl.constexpr, BLOCK: tl.constexpr, FAST: tl.constexpr
 ):
     """Return the weight of the cut (lower, ties), and for each of 8 pivots that of the tokens above it.
 
-    A token weighs 2^((logit - greatest) * scale), or 1 if COUNT.
+    A token weighs 2^((logit - base) * scale), or 1 if COUNT.
     """
     above = from_ordinal(ordinal(lower) + 1)
     cut_sum = tl.zeros([1, BLOCK], tl.float32)
     sums = tl.zeros([8, BLOCK], tl.float32)
+    ahead = _first_tile(row, limit, BLOCK)
     for start in tl.range(0, limit // BLOCK * BLOCK, BLOCK, loop_unroll_factor=_UNROLL):
-        logits, ids = _whole_tile(row, start, BLOCK)
-        cut_sum, sums = _add_above(logits, ids, greatest, scale, lower, above, ties, pivots, cut_sum, sums, COUNT, FAST)
+        logits = ahead.to(tl.float32)
+        ahead = _tile_after(row, start, limit, BLOCK)
+        ids = start + tl.arange(0, BLOCK)[None, :]
+        cut_sum, sums = _add_above(logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, COUNT, FAST)
     logits, ids = _last_tile(row, limit, BLOCK)
-    cut_sum, sums = _add_above(logits, ids, greatest, scale, lower, above, ties, pivots, cut_sum, sums, COUNT, FAST)
+    cut_sum, sums = _add_above(logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, COUNT, FAST)
     return tl.sum(tl.sum(cut_sum, 1), 0), tl.sum(sums, 1)
 
 
@@ -147,8 +207,11 @@ def race(row, limit, greatest, scale, lower, ties, first_key, second_key, BLOCK:
     above = from_ordinal(ordinal(lower) + 1)
     best = tl.full([1, BLOCK], float("inf"), tl.float32)
     found = tl.zeros([1, BLOCK], tl.int32)
+    ahead = _first_tile(row, limit, BLOCK)
     for start in tl.range(0, limit // BLOCK * BLOCK, BLOCK, loop_unroll_factor=_UNROLL):
-        logits, ids = _whole_tile(row, start, BLOCK)
+        logits = ahead.to(tl.float32)
+        ahead = _tile_after(row, start, limit, BLOCK)
+        ids = start + tl.arange(0, BLOCK)[None, :]
         best, found = _keep_first(
             logits, ids, greatest, scale, lower, above, ties, first_key, second_key, best, found, FAST
         )

@@ -86,6 +86,15 @@ class SamplingContract:
             expected = reference.draw(row.logits, row.temperature, 0, row.top_p, 0.0, row.seed, row.position)
             assert self.sample(row) == [expected], row
 
+    @pytest.mark.parametrize("beginning", [-math.inf, -1000.0, -20.0, 20.0])
+    def test_a_row_whose_beginning_is_unlike_its_rest_draws_what_the_reference_draws(self, beginning: float) -> None:
+        draw = fresh_draw()
+        row = replace(self.random_row(draw, 3000), temperature=0.7, top_k=0, top_p=0.8, min_p=0.0)
+        row.logits[:2100] = beginning + torch.randn(2100, generator=draw)
+        rows = [row, replace(row, position=1), replace(row, top_k=700), replace(row, temperature=1e-4)]
+        expected = [reference.draw(r.logits, r.temperature, r.top_k, r.top_p, 0.0, r.seed, r.position) for r in rows]
+        assert self.sample(*rows) == expected
+
     def test_greedy_and_sampled_rows_do_not_touch_each_other_in_any_order(self) -> None:
         draw = fresh_draw()
         masked = torch.randn(300, generator=draw)
