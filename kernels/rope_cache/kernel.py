@@ -34,7 +34,8 @@ def _move(source, cache, heads, columns, inside, head_stride, cache_head_stride)
     _put(cache, heads, columns, inside, cache_head_stride, numbers)
 
 
-@triton.jit
+# Both may be pieces of longer tensors: a new alignment must not compile a new kernel while serving.
+@triton.jit(do_not_specialize_on_alignment=["positions", "slots"])
 def rope_and_cache_kernel(
     query,  # [tokens, QUERY_HEADS, HEAD_DIM]
     key,  # [tokens, KV_HEADS, HEAD_DIM]

@@ -148,7 +148,11 @@ def _draw(
     return token
 
 
-@triton.jit(do_not_specialize=["limit"])
+# Parameters may be pieces of longer tensors: a new alignment must not compile a new kernel while serving.
+@triton.jit(
+    do_not_specialize=["limit"],
+    do_not_specialize_on_alignment=["temperatures", "top_ks", "top_ps", "min_ps", "seeds", "positions", "drawn"],
+)
 def sample_kernel(
     logits,  # [rows, width]
     temperatures,  # [rows] float32
