@@ -308,3 +308,22 @@ def test_a_copy_for_a_block_that_a_failed_step_cut_off_ends_in_nobodys_table() -
     executor.send(tickets_done=ints(ticket.id))
     assert (len(talk.table(parent)), len(talk.table(child))) == (1, 1)
     assert [talk.block(block) for block in (ticket.source, ticket.destination)] == [BlockState.FREE] * 2
+
+
+def test_a_block_given_up_again_waits_for_the_later_fence() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    executor.launch()
+    first = executor.admit(ids(5)).handle
+    executor.launch((first, 5), completed_step=1)
+    executor.complete((first, 5))
+    executor.launch()
+    executor.finish(first)
+    second = executor.admit(ids(5))
+    assert second.cached == 4
+    executor.launch((second.handle, 5))
+    executor.finish(second.handle)
+    executor.send(completed_step=executor.step - 1)
+    assert talk.pool.coldest() == [], "the step of the second sequence may still read it"
+    executor.complete()
+    assert len(talk.pool.coldest()) == 1

@@ -199,3 +199,16 @@ def test_a_demotion_in_flight_when_the_pool_is_relabelled_leaves_nothing() -> No
     talk.pool.relabel(b"w" * 16)
     executor.send(tickets_done=ints(*(ticket.id for ticket in reply.tickets)))
     assert talk.count(BlockState.FREE) == 39 + 4
+
+
+def test_blocks_that_a_returning_sequence_will_name_again_are_no_room_for_the_rest_of_it() -> None:
+    talk = Talk(blocks=4, host_blocks=8)
+    executor = talk.executor()
+    handle = executor.prefilled(ids(10))
+    swapped(talk, executor, handle)
+    other = executor.prefilled(ids(3, 1))
+    assert (talk.count(BlockState.CACHED), talk.pool.state.available()) == (2, 2)
+    (refused,) = executor.send(swap_in=ints(handle)).swaps_refused
+    assert (refused.refusal, refused.needed, refused.available) == (Refusal.POOL_EXHAUSTED, 1, 0)
+    executor.finish(other)
+    back(talk, executor, handle)
