@@ -39,21 +39,24 @@ def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.bfloat16, device="cuda")
 
 
-def sampling_rows(count: int) -> Iterator[str]:
-    """One line a set of parameters."""
-    logits = torch.randn(count, VOCABULARY, device="cuda") * 3
+def sampling_rows(count: int, dtype: torch.dtype, sharpness: float) -> Iterator[str]:
+    """One line a set of parameters, for logits of this type and standard deviation."""
+    logits = (torch.randn(count, VOCABULARY, device="cuda") * sharpness).to(dtype)
     rows = torch.arange(count, device="cuda")
     for name, top_k, top_p in (
         ("greedy", 0, 1.0),
         ("temperature", 0, 1.0),
         ("top-k 50", 50, 1.0),
         ("top-p 0.9", 0, 0.9),
+        ("top-p 0.5", 0, 0.5),
+        ("both", 50, 0.9),
     ):
         temperature = torch.full((count,), 0.0 if name == "greedy" else 1.0, device="cuda")
         limits = torch.full((count,), top_k, device="cuda"), torch.full((count,), top_p, device="cuda")
         least = torch.zeros(count, device="cuda")
         time = microseconds(lambda: sample(logits, temperature, *limits, least, rows, rows))  # noqa: B023
-        yield f"sample {name:12s} {count} × {VOCABULARY}  {time:8.1f} µs"
+        kind = f"{str(dtype)[6:]} × {sharpness:g}"
+        yield f"sample {name:12s} {count:3d} × {VOCABULARY} {kind:12s} {time:8.1f} µs"
 
 
 def streaming_rows() -> Iterator[str]:
@@ -84,4 +87,7 @@ def streaming_rows() -> Iterator[str]:
 def rows() -> Iterator[str]:
     """The whole table."""
     yield from streaming_rows()
-    yield from sampling_rows(256)
+    yield from sampling_rows(256, torch.float32, 3.0)
+    yield from sampling_rows(256, torch.bfloat16, 3.0)
+    yield from sampling_rows(256, torch.float32, 1.0)
+    yield from sampling_rows(1, torch.bfloat16, 3.0)
