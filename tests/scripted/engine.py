@@ -326,43 +326,10 @@ class Engine:
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
-    def beam_groups(self) -> list[list[Sequence]]:
-        """Whole groups of beams, each in the order of its request."""
-        groups: dict[str, dict[str, Sequence]] = {}
-        for s in self.sequences.values():
-            if s.is_beam and s.forked:
-                groups.setdefault(s.request.group, {})[s.request.uuid] = s
-        found = []
-        for root, members in groups.items():
-            if root in members:
-                order = [root, *(child.uuid for child in members[root].request.children())]
-                if all(one in members for one in order):
-                    found.append([members[one] for one in order])
-        return found
-
-    def broken_beams(self) -> list[Sequence]:
-        """Beams of groups that have lost a member, and so can never move again."""
-        whole = {s.request.uuid for group in self.beam_groups() for s in group}
-        return [s for s in self.sequences.values() if s.is_beam and s.forked and s.request.uuid not in whole]
-
-    def choose_victim(self) -> Sequence | None:
-        """When nothing can go on for want of blocks: whoever came last makes room in the host tier."""
-        if not self.has_host or self._rows or not any(s.short for s in self.sequences.values()):
-            return None
-        if any(s.held or s.moving for s in self.sequences.values()):
-            return None
-        movable = [
-            s
-            for s in self.sequences.values()
-            if s.forked and not s.is_beam and s.is_level and s.residency == Residency.DEVICE and s.table
-        ]
-        return movable[-1] if len(movable) > 1 else None
-
-    def has_room_for(self, s: Sequence) -> bool:
-        """Whether a sequence may come back from the host tier."""
-        if any(other.short for other in self.sequences.values() if other.residency == Residency.DEVICE):
-            return False
-        return self.free_blocks > -(-s.launched // self.tokens_per_block) + 1
+    @property
+    def has_work_in_flight(self) -> bool:
+        """Whether a step is launched and not completed."""
+        return bool(self._rows)
 
     def may_admit(self) -> bool:
         """Whether another prompt is worth a try."""

@@ -24,6 +24,7 @@ from blockmgr.core.messages import (
 )
 from blockmgr.core.states import FinishReason, Refusal, Residency
 from tests.scripted import toy_model
+from tests.scripted.scheduling import beam_groups, broken_beams, choose_victim, has_room_for
 from tests.scripted.sequence import Sequence
 from tests.scripted.workload import Request
 
@@ -104,7 +105,7 @@ def _fork(turn: Turn, sequences: list[Sequence]) -> None:
 
 
 def _move_beams(turn: Turn, engine: Engine) -> None:
-    for group in engine.beam_groups():
+    for group in beam_groups(engine):
         if not all(
             s.vector and s.is_level and not s.copying and not s.ending and s.residency == Residency.DEVICE
             for s in group
@@ -122,7 +123,7 @@ def _move_beams(turn: Turn, engine: Engine) -> None:
 
 def _finish(turn: Turn, engine: Engine, sequences: list[Sequence]) -> None:
     """What ends in this turn. Steps of a sequence that was stopped may be in flight still: its blocks wait for them."""
-    for s in engine.broken_beams():
+    for s in broken_beams(engine):
         s.ending = s.ending or FinishReason.INTERNAL
     turn.ending = [s for s in sequences if s.ending is not None]
     reasons = [s.ending or FinishReason.UNSPECIFIED for s in turn.ending]
@@ -134,13 +135,13 @@ def _swap(turn: Turn, engine: Engine, sequences: list[Sequence]) -> None:
         half = s.prompt + (s.request.target - s.prompt) // 2
         if s.request.swaps and not s.swapped and len(s.tokens) >= half and s.ending is None and engine.has_host:
             s.held = s.swapped = True
-    victim = engine.choose_victim()
+    victim = choose_victim(engine)
     if victim is not None:
         victim.held = True
     staying = [s for s in sequences if s.ending is None and not s.is_beam and s.forked]
     turn.leaving = [s for s in staying if s.held and s.residency == Residency.DEVICE and s.is_level and not s.copied]
     away = [s for s in sequences if s.residency == Residency.HOST and s.ending is None]
-    turn.returning = [s for s in away if engine.has_room_for(s)]
+    turn.returning = [s for s in away if has_room_for(engine, s)]
     turn.message.swap_out = ints(s.handle for s in turn.leaving)
     turn.message.swap_in = ints(s.handle for s in turn.returning)
 

@@ -8,7 +8,8 @@ from blockmgr.core.states import FinishReason
 from executor.manager.channel import connect
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2
 from tests.scripted import workload
-from tests.scripted.world import running, wait_until
+from tests.scripted.processes import wait_until
+from tests.scripted.world import running
 
 CANCELLED = 60
 

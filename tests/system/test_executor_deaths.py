@@ -12,7 +12,8 @@ from pagehold.common.v1 import states_pb2
 from tests.scripted import workload
 from tests.scripted.executor import DEVICE_GONE, REVOKED
 from tests.scripted.hand import HandDriven, ints
-from tests.scripted.world import ScriptedExecutor, World, running, wait_until
+from tests.scripted.processes import ScriptedExecutor, wait_until
+from tests.scripted.world import World, running
 
 DEAD, FENCING = states_pb2.EXECUTOR_STATE_DEAD, states_pb2.EXECUTOR_STATE_FENCING
 
@@ -120,14 +121,20 @@ def test_while_a_kill_is_withheld_its_messages_are_refused_and_nothing_of_it_mov
 def test_blocks_come_back_only_when_the_device_has_stopped_too() -> None:
     mine = workload.mixed(37, 40)
     with running(test_withhold_kill=True) as world:
-        executor = world.start_executor("a", mine, holds=["after-launch:30"], linger_seconds=1.0)
+        executor = world.start_executor("a", mine, holds=["after-launch:30"])
         executor.await_point("after-launch")
         with Process.open(executor.device, "device") as device:
+            # However slow it is: it still has the last step to execute.
+            device.signal(signal.SIGSTOP)
             executor.kill()
             before = await_state(world, executor, FENCING)
+            with HandDriven(world.runtime_dir, "b") as neighbour:
+                while neighbour.admit(8).handle:
+                    pass
+                now = await_state(world, executor, FENCING)
+                assert (now.sequences, now.blocks) == (before.sequences, before.blocks)
             assert not device.is_dead
-            now = await_state(world, executor, FENCING)
-            assert (now.sequences, now.blocks) == (before.sequences, before.blocks)
+            device.signal(signal.SIGCONT)
             await_state(world, executor, DEAD)
             assert device.is_dead
         world.start_executor("a", mine).await_done()

@@ -16,7 +16,8 @@ from executor.manager.channel import reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, executor_pb2, session_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven, spec
-from tests.scripted.world import World, running, wait_until
+from tests.scripted.processes import wait_until
+from tests.scripted.world import World, running
 
 SESSIONS = 1024
 PENDING = 800

@@ -2,8 +2,9 @@
 
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven
+from tests.scripted.processes import wait_until
 from tests.scripted.proxy import Proxy
-from tests.scripted.world import World, running, wait_until
+from tests.scripted.world import World, running
 
 
 def proxied(world: World, **losses: float) -> Proxy:

@@ -5,7 +5,8 @@ import signal
 
 from blockmgr.processes import Process
 from tests.scripted import workload
-from tests.scripted.world import ScriptedExecutor, World, open_descriptors, resident_kilobytes, running, wait_until
+from tests.scripted.processes import ScriptedExecutor, open_descriptors, resident_kilobytes, wait_until
+from tests.scripted.world import World, running
 
 KILLS = 20
 

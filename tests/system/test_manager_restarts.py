@@ -12,7 +12,8 @@ from executor.manager.channel import connect
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, session_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven
-from tests.scripted.world import PAGEHOLD, ROOT, ScriptedExecutor, World, environment, running, wait_until
+from tests.scripted.processes import ROOT, ScriptedExecutor, wait_until
+from tests.scripted.world import PAGEHOLD, World, environment, running
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 

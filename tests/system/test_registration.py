@@ -14,7 +14,8 @@ from executor.manager.channel import connect, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, executor_pb2, pool_pb2, sequence_pb2
 from pagehold.common.v1 import states_pb2
 from tests.scripted.hand import HandDriven, spec
-from tests.scripted.world import World, running, wait_until
+from tests.scripted.processes import wait_until
+from tests.scripted.world import World, running
 
 
 def refusal(world: World, name: str = "b", pool: pool_pb2.PoolSpec | None = None) -> tuple[grpc.StatusCode, str, str]:

@@ -3,7 +3,8 @@
 from pagehold.admin.v1 import pool_pb2, stats_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven, spec
-from tests.scripted.world import World, running, wait_until
+from tests.scripted.processes import wait_until
+from tests.scripted.world import World, running
 
 SMALL, MIDDLE, LARGE = 120, 200, 500
 

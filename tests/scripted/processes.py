@@ -1,0 +1,149 @@
+"""Processes of a test: what they have open, and scripted executors with what they tell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+    """Wait until the condition holds and return what it returned; fail, naming it, if it does not in time."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+    return found
+
+
+def open_descriptors(pid: int) -> int:
+    """How many descriptors a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def resident_kilobytes(pid: int) -> int:
+    """Memory of a process's own that is resident: shared memory, which belongs to the pool, is left out."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
+
+
+class ScriptedExecutor:
+    """One executor process with its device."""
+
+    def __init__(self, folder: Path, number: int, script: dict[str, Any]) -> None:
+        self.name = script["name"]
+        self._number = number
+        self._output = folder / f"executor-{number}.out"
+        self._errors = folder / f"executor-{number}.err"
+        path = folder / f"executor-{number}.json"
+        path.write_text(json.dumps(script))
+        with self._output.open("w") as output, self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.scripted.executor", str(path)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                env=dict(os.environ) | script.get("environment", {}),
+            )
+
+    @property
+    def pid(self) -> int:
+        """Id of the engine's process."""
+        return self.process.pid
+
+    @property
+    def device(self) -> int:
+        """Id of the device's process."""
+        return int(self.await_event("started")["device"])
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """What it has told of one kind."""
+        lines = [json.loads(line) for line in self._output.read_text().splitlines() if line.endswith("}")]
+        return [line for line in lines if line["event"] == event]
+
+    def await_event(self, event: str, count: int = 1, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait until it has told ``count`` times of something; returns the last of these."""
+
+        def told() -> bool:
+            if len(self.events(event)) >= count:
+                return True
+            assert self.process.poll() is None, f"{self} ended before {event!r}: {self.trouble()}"
+            return False
+
+        wait_until(told, f"{self} tells {event!r}", seconds)
+        return self.events(event)[count - 1]
+
+    def await_point(self, point: str, seconds: float = 60.0) -> None:
+        """Wait until it stands still at a point."""
+        wait_until(lambda: any(at["point"] == point for at in self.events("at")), f"{self} at {point}", seconds)
+
+    def go_on(self) -> None:
+        """Let it go on from where it stands, or end where it stays."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL to the engine alone; its device goes on for as long as it has work."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def signal(self, number: int) -> None:
+        """A signal to the engine alone."""
+        self.process.send_signal(number)
+
+    def await_exit(self, seconds: float = 60.0) -> int:
+        """Its exit code."""
+        wait_until(lambda: self.process.poll() is not None, f"{self} ends; {self.trouble()}", seconds)
+        return int(self.process.returncode)
+
+    def await_done(self, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait until all it was asked for has been delivered, and it has left. Returns what it counted."""
+        done = self.await_event("done", seconds=seconds)
+        code = self.await_exit(seconds)
+        assert code == 0, f"{self} exits with {code}: {self.trouble()}"
+        return done
+
+    def ask_state(self) -> dict[str, Any]:
+        """Where it stands, as it tells when asked."""
+        told = len(self.events("state"))
+        self.process.send_signal(signal.SIGUSR1)
+        return self.await_event("state", told + 1, seconds=10)
+
+    def is_waiting(self) -> bool:
+        """Whether it has done all that it can before its last turn is answered."""
+        state = self.ask_state()
+        return state["unanswered"] and state["launched"] == state["completed"] and state == self.ask_state()
+
+    def state(self) -> str:
+        """Where it stands, if it lives and can tell."""
+        if self.process.poll() is not None:
+            return f"exit code {self.process.returncode}"
+        try:
+            return json.dumps(self.ask_state(), indent=1)
+        except AssertionError as error:
+            return str(error)
+
+    def trouble(self) -> str:
+        """What it wrote to standard error."""
+        return self._errors.read_text()[-4000:]
+
+    def end(self) -> None:
+        """Kill engine and device, whatever they are doing."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def __repr__(self) -> str:
+        return f"executor {self.name} ({self._number})"
