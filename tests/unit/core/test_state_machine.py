@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant
 
 from blockmgr.core.states import BlockState, ExecutorState
-from tests.unit.core.machine_trouble import TroubledMachine
+from tests.unit.core.machine_deaths import MortalMachine
 
 EXAMPLES = int(os.environ.get("PAGEHOLD_EXAMPLES", "200"))
 STEPS = 50
 
 
-class PoolMachine(TroubledMachine):
+class PoolMachine(MortalMachine):
     """What holds at all times, and at the end."""
 
     @invariant()
