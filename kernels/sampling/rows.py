@@ -11,7 +11,10 @@ from kernels.sampling.noise import row_keys, token_bits, waiting_times
 
 # Weights are summed as integers in units of 2^-40 of the greatest: exact, in whatever order they are added.
 _UNIT = 2.0**40
-_FIRST_LOOK = 256
+# As many tokens are sorted at once.
+_FEW = 256
+# Float32 has no more to halve.
+_HALVINGS = 160
 
 
 def sample_row(
@@ -40,28 +43,58 @@ def _survivors(
     """Return, in ascending order, the ids that top_k and top_p leave."""
     possible = int((logits > -math.inf).sum())
     count = top_k if 0 < top_k < possible else possible
+    best = logits.topk(min(count, _FEW)).values
     if top_p < 1:
-        count = _nucleus(logits, greatest, temperature, count, top_p)
+        count = _nucleus(logits, best, greatest, temperature, count, top_p)
     if count == possible:
         return (logits > -math.inf).nonzero()[:, 0]
-    boundary = logits.topk(count, sorted=False).values.min()
+    boundary = best[count - 1] if count <= len(best) else logits.topk(count, sorted=False).values.min()
     above = (logits > boundary).nonzero()[:, 0]
     equal = (logits == boundary).nonzero()[:, 0]
     return torch.cat([above, equal[: count - len(above)]]).sort().values
 
 
-def _nucleus(logits: torch.Tensor, greatest: torch.Tensor, temperature: float, count: int, top_p: float) -> int:
-    """Return how many of the first `count` tokens of the ranking top_p keeps: at least one."""
-    total = int(_weights(logits.topk(count, sorted=False).values, greatest, temperature).sum())
-    target = math.ceil(top_p * total)
-    looked = min(_FIRST_LOOK, count)
-    while True:
-        # Almost always a few tokens hold the whole nucleus; only when they do not is more of the row ranked.
-        weights = _weights(logits.topk(looked).values, greatest, temperature)
-        kept = int((weights.cumsum(0) - weights < target).sum())
-        if kept < looked or looked == count:
-            return max(kept, 1)
-        looked = min(8 * looked, count)
+def _nucleus(
+    logits: torch.Tensor, best: torch.Tensor, greatest: torch.Tensor, temperature: float, count: int, top_p: float
+) -> int:
+    """Return how many of the first `count` tokens of the ranking, which begins with `best`, top_p keeps: at least one."""
+    values = best if count == len(best) else logits
+    if len(best) < count < len(logits):
+        values = logits.topk(count, sorted=False).values
+    weights = _weights(values, greatest, temperature)
+    target = math.ceil(top_p * int(weights.sum()))
+    kept = _head(best, _weights(best, greatest, temperature), 0, target)
+    # Almost always the nucleus ends among the few best; only where it does not is more of the row looked at.
+    return max(kept if kept < len(best) or count == len(best) else _long_head(values, weights, target), 1)
+
+
+def _head(values: torch.Tensor, weights: torch.Tensor, before: int, target: int) -> int:
+    """Return how many of the tokens have less than `target` before them in the ranking."""
+    weights = weights[values.argsort(descending=True)]
+    return int((before + weights.cumsum(0) - weights < target).sum())
+
+
+def _long_head(values: torch.Tensor, weights: torch.Tensor, target: int) -> int:
+    """Return what `_head` returns, without sorting all: what is in doubt is halved until few are left."""
+    # Whatever weighs nothing ranks behind the whole target.
+    some = (weights > 0).nonzero()[:, 0]
+    values, weights = values[some], weights[some]
+    low, high = float(values.min()), float(values.max())
+    kept, before = 0, 0
+    for _ in range(_HALVINGS):
+        if len(values) <= _FEW:
+            break
+        middle = (low + high) / 2
+        upper = values > middle
+        above = int((weights * upper).sum())
+        if before + above < target:
+            kept, before, high = kept + int(upper.sum()), before + above, middle
+            upper = ~upper
+        else:
+            low = middle
+        doubtful = upper.nonzero()[:, 0]
+        values, weights = values[doubtful], weights[doubtful]
+    return kept + _head(values, weights, before, target)
 
 
 def _weights(logits: torch.Tensor, greatest: torch.Tensor, temperature: float) -> torch.Tensor:
