@@ -146,8 +146,8 @@ def sweep(pool: torch.Tensor, usual: Tiles) -> None:
     decodes = [make_sequences(pool, *batch, 1) for batch in ((64, 8192), (256, 1024), (1, 32768), (8, 4096))]
     for change in (
         *({"decode_stages": stages, "decode_warps": warps} for stages in (2, 3, 4) for warps in (4, 8)),
+        *({"decode_stages": 2, "decode_registers": registers} for registers in (128, 96)),
         *({"decode_programs": programs} for programs in (1024, 2048, 8192, 16384)),
-        {"decode_rows": 64, "decode_sums": 16},
     ):
         shape = replace(usual, **change)
         times = [microseconds(lambda layer: batch.decode(layer, shape), 5) for batch in decodes]  # noqa: B023

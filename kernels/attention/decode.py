@@ -12,12 +12,12 @@ from kernels.attention.tiles import Tiles, tiles
 from kernels.dispatch import interpreting
 
 
-@triton.jit(do_not_specialize=["table_stride", "capacity"])
+@triton.jit(do_not_specialize=["table_stride", "width", "capacity"])
 def decode_kernel(
     query,  # [sequences, query heads, HEAD_DIM]
     key_cache,  # [blocks, KV heads, BLOCK, HEAD_DIM]
     value_cache,  # the same strides
-    tables,  # [sequences, table_stride] int32
+    tables,  # [sequences, width] int32
     lengths,  # [sequences] int32
     out,  # [sequences, query heads, HEAD_DIM]
     partial_outputs,  # [sequences, query heads, capacity, HEAD_DIM] float32
@@ -30,6 +30,7 @@ def decode_kernel(
     out_sequence_stride,
     out_head_stride,
     table_stride,
+    width,
     capacity,
     scale,
     cap,
@@ -66,19 +67,26 @@ def decode_kernel(
         mask=inside,
         other=0.0,
     ).to(COMPUTE)
-    out_tile = out + sequence * out_sequence_stride + head[:, None] * out_head_stride + column[None, :]
     if (end <= first) & (tl.program_id(2) == 0):
-        tl.store(out_tile, tl.zeros([ROWS, COLUMNS], out.dtype.element_ty), mask=inside)
+        place = sequence * out_sequence_stride + head[:, None] * out_head_stride + column[None, :]
+        tl.store(out + place, tl.zeros([ROWS, COLUMNS], out.dtype.element_ty), mask=inside)
 
     token = tl.arange(0, TILE)
     entry = tl.arange(0, SPLIT // BLOCK)
     ones = tl.full([TILE, SUMS], 1.0, COMPUTE)
     keys = key_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     values = value_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
+    # A split's block ids are loaded once, since a load that another load waits for would halve the pipeline, and ahead of
+    # the split. Up to the table's width: that needs no waiting for the length.
+    table = tables + sequence * table_stride
+    step = tl.num_programs(2) * (SPLIT // BLOCK)
+    names = (first + tl.program_id(2)) * (SPLIT // BLOCK) + entry
+    blocks = tl.load(table + names, mask=names < width, other=0)
     for split in range(first + tl.program_id(2), end, tl.num_programs(2)):
-        # A split's block ids are loaded once: a load that another load waits for would halve the pipeline.
-        names = split * (SPLIT // BLOCK) + entry
-        blocks = tl.load(tables + sequence * table_stride + names, mask=names * BLOCK < length, other=0)
+        names += step
+        next_blocks = tl.load(table + names, mask=names < width, other=0)
+        # Always 0, which the compiler cannot know: where to write is found after the loop, and kept in no register through it.
+        nothing = tl.load(lengths + sequence, volatile=True) - length
         total = tl.zeros([ROWS, COLUMNS], tl.float32)
         weight = tl.zeros([ROWS, SUMS], tl.float32)
         top = tl.full([ROWS], float("-inf"), tl.float32)
@@ -113,12 +121,18 @@ def decode_kernel(
                 True,
             )
         output, lse = close(total, weight, top)
+        row = tl.arange(0, ROWS) + nothing
+        column = tl.arange(0, COLUMNS)
+        inside = (row < RATIO)[:, None] & (column < HEAD_DIM)[None, :]
+        head = kv_head * RATIO + row
         if end - first == 1:
-            tl.store(out_tile, output.to(out.dtype.element_ty), mask=inside)
+            place = sequence * out_sequence_stride + head[:, None] * out_head_stride + column[None, :]
+            tl.store(out + place, output.to(out.dtype.element_ty), mask=inside)
         else:
             partial = (sequence * (tl.num_programs(0) * RATIO) + head) * capacity + split
             tl.store(partial_outputs + partial[:, None] * HEAD_DIM + column[None, :], output, mask=inside)
             tl.store(partial_lses + partial, lse, mask=row < RATIO)
+        blocks = next_blocks
 
 
 def launch_decode(
@@ -159,6 +173,7 @@ def launch_decode(
         *key_cache.stride()[:3],
         *out.stride()[:2],
         tables.stride(0),
+        tables.shape[1],
         capacity,
         scale,
         cap,
@@ -175,6 +190,7 @@ def launch_decode(
         COMPUTE=triton_dtype(compute),
         num_warps=shape.decode_warps,
         num_stages=shape.decode_stages,
+        maxnreg=shape.decode_registers,
     )
     if capacity > 1:
         reduce_kernel[(heads, sequences)](
@@ -188,7 +204,7 @@ def launch_decode(
             HEAD_DIM=head_dim,
             COLUMNS=shape.columns,
             SPLIT=shape.split_tokens,
-            num_warps=max(1, shape.columns // 64),
+            num_warps=max(1, shape.columns // 32),
         )
 
 

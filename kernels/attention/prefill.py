@@ -11,25 +11,35 @@ from kernels.attention.softmax import accumulate, close, merge, quotient
 from kernels.attention.tiles import Tiles, tiles
 from kernels.dispatch import interpreting
 
+# Sequences whose chunks are looked at together.
+_AT_ONCE = tl.constexpr(256)
+_FAR = tl.constexpr(2**30)
+
 
 @triton.jit
-def find_sequence(query_starts, sequences, tile, TOKENS: tl.constexpr):
-    """Return which sequence a tile of queries belongs to; sequence s has the tiles from starts[s] // TOKENS + s on."""
-    low = 0
-    high = sequences
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tl.load(query_starts + middle) // TOKENS + middle <= tile:
-            low = middle
-        else:
-            high = middle
-    return low
+def find_chunk(query_starts, sequences, tile, TOKENS: tl.constexpr):
+    """Return which sequence a tile of queries belongs to, and where that sequence's chunk starts and ends.
+
+    Sequence s has the tiles from starts[s] // TOKENS + s on. All starts are read at once: a search that halves would wait
+    for memory at each step, before anything of the tile can be loaded.
+    """
+    found = 0
+    start = 0
+    end = _FAR
+    for first in range(0, sequences + 1, _AT_ONCE):
+        index = first + tl.arange(0, _AT_ONCE)
+        starts = tl.load(query_starts + index, mask=index <= sequences, other=_FAR)
+        reached = (starts // TOKENS + index <= tile) & (index < sequences)
+        found += tl.sum(reached.to(tl.int32), 0)
+        start = tl.maximum(start, tl.max(tl.where(reached, starts, 0), 0))
+        end = tl.minimum(end, tl.min(tl.where(reached, _FAR, starts), 0))
+    return found - 1, start, end
 
 
 @triton.jit
 def row_offsets(
-    query_start,
-    first_token,
+    first,
+    end,
     token_stride,
     head_stride,
     HEAD_DIM: tl.constexpr,
@@ -40,17 +50,14 @@ def row_offsets(
 ):
     """Return where a tile's elements lie in queries or outputs [tokens, heads, HEAD_DIM], and which of them exist.
 
-    Row r is token `first_token` + r // RATIO of the chunk, and its KV head's query head r % RATIO. The start is read as
-    volatile, so that offsets found before a long loop are not kept for after it, in registers that the loop needs.
+    Row r is token `first` + r // RATIO, if that is before `end`, and its KV head's query head r % RATIO.
     """
-    start = tl.load(query_start, volatile=True)
-    chunk = tl.load(query_start + 1, volatile=True) - start
     row = tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)
-    flat = (start + first_token) * RATIO + row
+    flat = first * RATIO + row
     token = flat // RATIO
-    inside = (row < TOKENS * RATIO) & (token < start + chunk)
     offsets = token.to(tl.int64)[:, None] * token_stride + (flat % RATIO)[:, None] * head_stride + column[None, :]
+    inside = (row < TOKENS * RATIO) & (token < end)
     return offsets, inside[:, None] & (column < HEAD_DIM)[None, :]
 
 
@@ -115,12 +122,12 @@ def accumulate_tiles(
     return total, weight, top
 
 
-@triton.jit(do_not_specialize=["sequences", "table_stride"])
+@triton.jit(do_not_specialize=["table_stride", "width", "sequences"])
 def prefill_kernel(
     query,  # [tokens, query heads, HEAD_DIM]
     key_cache,  # [blocks, KV heads, BLOCK, HEAD_DIM]
     value_cache,  # the same strides
-    tables,  # [sequences, table_stride] int32
+    tables,  # [sequences, width] int32
     query_starts,  # [sequences + 1] int32
     lengths,  # [sequences] int32
     out,  # [tokens, query heads, HEAD_DIM]
@@ -132,6 +139,7 @@ def prefill_kernel(
     out_token_stride,
     out_head_stride,
     table_stride,
+    width,
     sequences,
     scale,
     cap,
@@ -155,28 +163,18 @@ def prefill_kernel(
     kv_head = tl.program_id(0)
     # A chunk's last tiles see most keys. They start first, so that a step ends with short ones.
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
-    sequence = find_sequence(query_starts, sequences, tile, TOKENS)
-    query_start = tl.load(query_starts + sequence)
-    chunk = tl.load(query_starts + sequence + 1) - query_start
+    sequence, query_start, query_end = find_chunk(query_starts, sequences, tile, TOKENS)
     first_token = (tile - query_start // TOKENS - sequence) * TOKENS
-    if first_token >= chunk:
+    if first_token >= query_end - query_start:
         return
     length = tl.load(lengths + sequence)
-
     offsets, inside = row_offsets(
-        query_starts + sequence,
-        first_token,
-        query_token_stride,
-        query_head_stride,
-        HEAD_DIM,
-        COLUMNS,
-        RATIO,
-        ROWS,
-        TOKENS,
-    )
+        query_start + first_token, query_end, query_token_stride, query_head_stride,
+        HEAD_DIM, COLUMNS, RATIO, ROWS, TOKENS,
+    )  # fmt: skip
     query_tile = tl.load(query + offsets + kv_head * RATIO * query_head_stride, mask=inside, other=0.0).to(COMPUTE)
 
-    first_position = length - chunk + first_token
+    first_position = length - (query_end - query_start) + first_token
     position = first_position + tl.arange(0, ROWS) // RATIO
     column = tl.arange(0, COLUMNS)
     end = tl.minimum(first_position + TOKENS, length)
@@ -191,10 +189,13 @@ def prefill_kernel(
     output = tl.zeros([ROWS, COLUMNS], tl.float32)
     share = tl.zeros([ROWS], tl.float32)
     best = tl.full([ROWS], float("-inf"), tl.float32)
+    # A split's block ids are loaded once, since a load that another load waits for would halve the pipeline, and while
+    # the split before is computed.
+    names = start // SPLIT * (SPLIT // BLOCK) + entry
+    blocks = tl.load(table + names, mask=names < width, other=0)
     for split_start in range(start // SPLIT * SPLIT, end, SPLIT):
-        # A split's block ids are loaded once: a load that another load waits for would halve the pipeline.
-        names = split_start // BLOCK + entry
-        blocks = tl.load(table + names, mask=names * BLOCK < length, other=0)
+        names = (split_start + SPLIT) // BLOCK + entry
+        next_blocks = tl.load(table + names, mask=names < width, other=0)
         total = tl.zeros([ROWS, COLUMNS], tl.float32)
         weight = tl.zeros([ROWS, 16], tl.float32)
         top = tl.full([ROWS], float("-inf"), tl.float32)
@@ -207,15 +208,21 @@ def prefill_kernel(
                 total, weight, top, scale, cap, CAPPED, False, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
             )  # fmt: skip
             edge = whole
-        total, weight, top = accumulate_tiles(
-            query_tile, keys, values, blocks, split_start, edge, split_end, position, length, block_stride, slot_stride,
-            total, weight, top, scale, cap, CAPPED, True, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
-        )  # fmt: skip
+        if edge < split_end:
+            total, weight, top = accumulate_tiles(
+                query_tile, keys, values, blocks, split_start, edge, split_end, position, length, block_stride, slot_stride,
+                total, weight, top, scale, cap, CAPPED, True, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
+            )  # fmt: skip
         split_output, lse = close(total, weight, top)
         output, share, best = merge(output, share, best, split_output, lse)
+        blocks = next_blocks
+    # The chunk is read again, as volatile, so that the offsets are not kept through the loop, in registers it needs.
+    query_start = tl.load(query_starts + sequence, volatile=True)
+    query_end = tl.load(query_starts + sequence + 1, volatile=True)
     offsets, inside = row_offsets(
-        query_starts + sequence, first_token, out_token_stride, out_head_stride, HEAD_DIM, COLUMNS, RATIO, ROWS, TOKENS
-    )
+        query_start + first_token, query_end, out_token_stride, out_head_stride,
+        HEAD_DIM, COLUMNS, RATIO, ROWS, TOKENS,
+    )  # fmt: skip
     tl.store(
         out + offsets + kv_head * RATIO * out_head_stride, quotient(output, share).to(out.dtype.element_ty), mask=inside
     )
@@ -255,6 +262,7 @@ def launch_prefill(
         *key_cache.stride()[:3],
         *out.stride()[:2],
         tables.stride(0),
+        tables.shape[1],
         sequences,
         scale,
         cap,

@@ -7,8 +7,31 @@ import triton.language as tl
 
 from kernels.attention.softmax import merge, quotient
 
-# Splits whose loads are in flight together.
-_AHEAD = tl.constexpr(8)
+
+@triton.jit
+def merge_splits(
+    outputs,
+    lses,
+    first,
+    end,
+    output,
+    share,
+    top,
+    HEAD_DIM: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """Merge the splits from `first` to `end` of one row, `outputs` and `lses`, into its running state and return it."""
+    column = tl.arange(0, COLUMNS)
+    inside = column < HEAD_DIM
+    for group in range(first, end, AHEAD):
+        # Unrolled, so that the loads of a group are issued before the first of its merges waits for one.
+        for member in tl.static_range(AHEAD):
+            split = group + member
+            lse = tl.load(lses + split, mask=split < end, other=float("-inf"))
+            split_output = tl.load(outputs + split * HEAD_DIM + column, mask=inside & (split < end), other=0.0)
+            output, share, top = merge(output, share, top, split_output, lse)
+    return output, share, top
 
 
 @triton.jit(do_not_specialize=["capacity"])
@@ -33,24 +56,21 @@ def reduce_kernel(
     end = tl.cdiv(length, SPLIT)
     if end - first <= 1:
         return
-    column = tl.arange(0, COLUMNS)
-    inside = column < HEAD_DIM
     row = (sequence * tl.num_programs(0) + head) * capacity
+    outputs = partial_outputs + row * HEAD_DIM
+    lses = partial_lses + row
     output = tl.zeros([COLUMNS], tl.float32)
     share = 0.0
     top = float("-inf")
-    for group in range(first, end, _AHEAD):
-        # Unrolled, so that a group's loads are issued before the first of its merges waits.
-        for member in tl.static_range(_AHEAD):
-            split = group + member
-            lse = tl.load(partial_lses + row + split, mask=split < end, other=float("-inf"))
-            split_output = tl.load(
-                partial_outputs + (row + split) * HEAD_DIM + column, mask=inside & (split < end), other=0.0
-            )
-            output, share, top = merge(output, share, top, split_output, lse)
+    # Long rows wait for memory, short ones for instructions that merge nothing.
+    if end - first > 4:
+        output, share, top = merge_splits(outputs, lses, first, end, output, share, top, HEAD_DIM, COLUMNS, 16)
+    else:
+        output, share, top = merge_splits(outputs, lses, first, end, output, share, top, HEAD_DIM, COLUMNS, 4)
+    column = tl.arange(0, COLUMNS)
     output = quotient(output, share)
     tl.store(
         out + sequence * out_sequence_stride + head * out_head_stride + column,
         output.to(out.dtype.element_ty),
-        mask=inside,
+        mask=column < HEAD_DIM,
     )

@@ -26,6 +26,7 @@ class Tiles:
             that those without work cost little.
         decode_warps: warps of a decode program.
         decode_stages: how deep its loads are pipelined.
+        decode_registers: the most registers that one of its threads may have, so that more programs fit an SM; None: any.
         prefill_rows: rows of a prefill tile: query tokens × query heads of one KV head.
         prefill_warps: warps of a prefill program.
         prefill_stages: how deep its loads are pipelined.
@@ -39,6 +40,7 @@ class Tiles:
     decode_programs: int
     decode_warps: int
     decode_stages: int
+    decode_registers: int | None
     prefill_rows: int
     prefill_warps: int
     prefill_stages: int
@@ -57,19 +59,20 @@ def tiles(head_dim: int, ratio: int, dtype: torch.dtype) -> Tiles:
     would no longer outweigh them.
     """
     columns = power_of_two(head_dim)
-    wide = columns * dtype.itemsize > 256
+    row_bytes = columns * dtype.itemsize
     split_tokens = 512 * max(1, power_of_two(ratio) // 8)
     rows = max(16, power_of_two(ratio))
     return Tiles(
         columns=columns,
-        tile_tokens=32 if wide else 64,
+        tile_tokens=64 if row_bytes <= 256 else 32,
         split_tokens=split_tokens,
         decode_rows=rows,
         decode_sums=2 * rows,
         decode_programs=4096,
         decode_warps=4,
         decode_stages=3,
-        prefill_rows=128 if not wide else 64 if dtype.itemsize == 2 else 32,
+        decode_registers=None,
+        prefill_rows=max(32, min(128, 32768 // row_bytes)),
         prefill_warps=8,
         prefill_stages=3,
     )

@@ -98,6 +98,11 @@ class AttentionContract:
         self.assert_both_equal_the_reference(self.batch([*EDGES, 511, 512, 513], [1] * 14, **shape))
         self.assert_both_equal_the_reference(self.batch([17, 65, 129, 513], [17, 2, 66, 2], **shape))
 
+    def test_rows_of_few_and_of_many_splits_equal_the_reference(self) -> None:
+        batch = self.batch([3 * 512, 17 * 512 + 100, 2600], [1, 1, 1], heads=2, kv_heads=1)
+        self.assert_both_equal_the_reference(batch)
+        self.assert_both_equal_the_reference(batch, window=5000)
+
     @pytest.mark.parametrize(
         ("heads", "kv_heads"), [(14, 2), (28, 4), (12, 2), (32, 32), (32, 1), (48, 2), (40, 2), (80, 4), (9, 3)]
     )
