@@ -43,7 +43,6 @@ def decode_kernel(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
     SPLIT: tl.constexpr,
-    SUMS: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
     """Add up the splits z, z + Z, z + 2Z, … of one sequence for the query heads of one KV head.
@@ -73,7 +72,6 @@ def decode_kernel(
 
     token = tl.arange(0, TILE)
     entry = tl.arange(0, SPLIT // BLOCK)
-    ones = tl.full([TILE, SUMS], 1.0, COMPUTE)
     keys = key_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     values = value_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     # A split's block ids are loaded once, since a load that another load waits for would halve the pipeline, and ahead of
@@ -88,7 +86,7 @@ def decode_kernel(
         # Always 0, which the compiler cannot know: where to write is found after the loop, and kept in no register through it.
         nothing = tl.load(lengths + sequence, volatile=True) - length
         total = tl.zeros([ROWS, COLUMNS], tl.float32)
-        weight = tl.zeros([ROWS, SUMS], tl.float32)
+        weight = tl.zeros([ROWS, TILE // 2], tl.float32)
         top = tl.full([ROWS], float("-inf"), tl.float32)
         tile_start = tl.maximum(start // TILE * TILE, split * SPLIT)
         for tile in range(tile_start, tl.minimum(length, (split + 1) * SPLIT), TILE):
@@ -110,7 +108,6 @@ def decode_kernel(
                 query_tile,
                 key.to(COMPUTE),
                 value.to(COMPUTE),
-                ones,
                 seen[None, :],
                 total,
                 weight,
@@ -186,7 +183,6 @@ def launch_decode(
         BLOCK=block,
         TILE=shape.tile_tokens,
         SPLIT=shape.split_tokens,
-        SUMS=shape.decode_sums,
         COMPUTE=triton_dtype(compute),
         num_warps=shape.decode_warps,
         num_stages=shape.decode_stages,

@@ -91,7 +91,6 @@ def accumulate_tiles(
     """Add the tiles from `tile_start` to `tile_end` to a split's state; unmasked ones are seen whole by every row."""
     token = tl.arange(0, TILE)
     inside = (tl.arange(0, COLUMNS) < HEAD_DIM)[None, :]
-    ones = tl.full([TILE, 16], 1.0, COMPUTE)
     for tile in range(tile_start, tile_end, TILE):
         key_position = tile + token
         # The pipeline gathers for tiles behind the last one as well, and an index behind the split's end would read
@@ -117,7 +116,7 @@ def accumulate_tiles(
             value = tl.load(values + place, mask=inside, other=0.0)
             seen = None
         total, weight, top = accumulate(
-            query_tile, key.to(COMPUTE), value.to(COMPUTE), ones, seen, total, weight, top, scale, cap, CAPPED, MASKED
+            query_tile, key.to(COMPUTE), value.to(COMPUTE), seen, total, weight, top, scale, cap, CAPPED, MASKED
         )
     return total, weight, top
 
@@ -197,7 +196,7 @@ def prefill_kernel(
         names = (split_start + SPLIT) // BLOCK + entry
         next_blocks = tl.load(table + names, mask=names < width, other=0)
         total = tl.zeros([ROWS, COLUMNS], tl.float32)
-        weight = tl.zeros([ROWS, 16], tl.float32)
+        weight = tl.zeros([ROWS, TILE // 2], tl.float32)
         top = tl.full([ROWS], float("-inf"), tl.float32)
         split_end = tl.minimum(split_start + SPLIT, end)
         edge = tl.maximum(split_start, start)

@@ -10,14 +10,17 @@ Gimelshein, to base 2, as in FlashAttention), and the splits are merged in order
 
 Tiles and splits that a row does not see change nothing, to the bit: their scores are minus infinity, their weights
 0 and the factors of what came before 1. So it does not matter that a prefill tile meets them for the sake of its
-other rows. The weights' sum is a product with ones, because a product adds in the same order whatever the layout of
-the tile, and a reduction over a layout does not.
+other rows. The weights of a row are added in an order that is written out, half to half, because a reduction adds in
+the order of a tile's layout, and decode and prefill have other layouts.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+# Enough for tiles of 256 keys.
+_MOST_HALVINGS = tl.constexpr(8)
 
 
 @triton.jit
@@ -30,9 +33,15 @@ def capped(products, scale, cap):
 
 
 @triton.jit
-def accumulate(
-    query, key, value, ones, seen, total, weight, top, scale, cap, CAPPED: tl.constexpr, MASKED: tl.constexpr
-):
+def halves(weights):
+    """Add the right half of each row to its left half: [rows, columns] become [rows, columns / 2]."""
+    pairs = tl.reshape(weights, [weights.shape[0], 2, weights.shape[1] // 2])
+    left, right = tl.split(tl.trans(pairs, 0, 2, 1))
+    return left + right
+
+
+@triton.jit
+def accumulate(query, key, value, seen, total, weight, top, scale, cap, CAPPED: tl.constexpr, MASKED: tl.constexpr):
     """Add one tile of keys to a split's running state and return it.
 
     Whether a multiplication and an addition round once or twice is written out, or the compiler would decide it by
@@ -42,10 +51,9 @@ def accumulate(
         query: [rows, columns].
         key: [tile, columns].
         value: [tile, columns], zero where no row may look.
-        ones: [tile, any] of ones.
         seen: [rows, tile], which row sees which key; used if `MASKED`.
         total: [rows, columns] float32, weighted sum of values.
-        weight: [rows, any] float32, sum of weights, the same in each column.
+        weight: [rows, tile / 2] float32, sums of weights, of which `close` makes one.
         top: [rows] float32, largest score so far.
         scale: what makes a product a score to base 2; above zero.
         cap: see `capped`; used if `CAPPED`.
@@ -61,17 +69,20 @@ def accumulate(
     new_top = tl.maximum(top, tl.max(scores, 1) * scale)
     # A row that has seen nothing yet would subtract infinities.
     base = tl.where(new_top == float("-inf"), 0.0, new_top)
-    weights = tl.exp2(tl.fma(scores, scale, -base[:, None])).to(value.dtype)
+    weights = tl.exp2(tl.fma(scores, scale, -base[:, None]))
     fade = tl.exp2(top - base)
-    total = tl.dot(weights, value, total * fade[:, None], input_precision="ieee")
-    weight = tl.dot(weights, ones, weight * fade[:, None], input_precision="ieee")
+    weight = tl.fma(weight, fade[:, None], halves(weights))
+    total = tl.dot(weights.to(value.dtype), value, total * fade[:, None], input_precision="ieee")
     return total, weight, new_top
 
 
 @triton.jit
 def close(total, weight, top):
     """Return a split's normalised output [rows, columns] and log-sum-exp [rows] to base 2; nothing seen: 0 and -inf."""
-    summed = tl.max(weight, 1)
+    for _ in tl.static_range(_MOST_HALVINGS):
+        if weight.shape[1] > 1:
+            weight = halves(weight)
+    summed = tl.reshape(weight, [weight.shape[0]])
     divisor = tl.where(summed == 0.0, 1.0, summed)
     return total / divisor[:, None], tl.where(summed == 0.0, float("-inf"), top + tl.log2(divisor))
 

@@ -20,8 +20,6 @@ class Tiles:
         tile_tokens: keys that one step of the inner loop takes; tiles start at multiples of it.
         split_tokens: keys that are added up before they are merged with the ones before; a multiple of `tile_tokens`.
         decode_rows: rows of a decode tile: the query heads of one KV head, padded to what `tl.dot` takes.
-        decode_sums: columns of ones whose product with the weights sums them; every column of it is the same. With fewer
-            of them than rows Triton would hand each warp all of the product's columns, in this product and all others.
         decode_programs: programs that a decode launch aims at: enough to level out sequences of unlike lengths, few enough
             that those without work cost little.
         decode_warps: warps of a decode program.
@@ -36,7 +34,6 @@ class Tiles:
     tile_tokens: int
     split_tokens: int
     decode_rows: int
-    decode_sums: int
     decode_programs: int
     decode_warps: int
     decode_stages: int
@@ -67,7 +64,6 @@ def tiles(head_dim: int, ratio: int, dtype: torch.dtype) -> Tiles:
         tile_tokens=64 if row_bytes <= 256 else 32,
         split_tokens=split_tokens,
         decode_rows=rows,
-        decode_sums=2 * rows,
         decode_programs=4096,
         decode_warps=4,
         decode_stages=3,
