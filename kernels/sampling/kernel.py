@@ -1,11 +1,12 @@
 """The Triton kernel that samples: one program a row, no sort, a few passes over the row.
 
-Top-k finds the k-th logit exactly, narrowing an interval ninefold or more with each pass. Top-p needs no exact
-boundary: the pass that finds the greatest logit, and one more, bracket it; then a race among all tokens that may
-survive names a winner. If the winner stands above the bracket, it would have won among the survivors too. If not, one
-more pass weighs the tokens before it: either it survives, or neither it nor anything after it does, and the race is run
-again without those. (The idea of drawing first and checking afterwards is that of FlashInfer's samplers; here a
-repeated race keeps each token's noise, so that the result is that of one race among the exact survivors.)
+Neither top-k nor top-p needs its exact boundary: the pass that finds the greatest logit, and one more, bracket it; then
+a race among all tokens that may survive names a winner. If the winner stands above the bracket, it would have won among
+the survivors too. If not, one more pass weighs (or counts) the tokens before it: either it survives, or neither it nor
+anything after it does, and the race is run again without those. (The idea of drawing first and checking afterwards is
+that of FlashInfer's samplers; here a repeated race keeps each token's noise, so that the result is that of one race
+among the exact survivors.) Only where both filters are on is the k-th logit found exactly, by narrowing an interval
+ninefold or more with each pass, because top-p is a share of what top-k leaves.
 """
 
 from __future__ import annotations
@@ -65,26 +66,21 @@ def _ordinal_pivots(high, low):
 
 
 @triton.jit
-def _cut_top_k(row, limit, greatest, temperature, k, BLOCK: tl.constexpr, FAST: tl.constexpr):
+def _cut_top_k(
+    row, limit, greatest, temperature, k, low, high, above_low, above_high, BLOCK: tl.constexpr, FAST: tl.constexpr
+):
     """Return the cut of exactly the k first tokens, or of all tokens with a chance if there are no more than k.
 
-    Always fewer than k tokens are above `high`, and k or more above `low`, unless there are no k at all.
+    Fewer than k tokens, `above_high`, are above `high`; and k or more, `above_low`, above `low`, unless there are no k.
     """
-    nothing = greatest - float("inf")
-    low = nothing
-    high = greatest
-    above_low = float("inf")
-    above_high = 0.0
     passes = 0
     # Done when exactly k are above `low`, or when no float lies between: then the k-th equals `high`.
     while (above_low > k) & (ordinal(high) - ordinal(low) > 1):
-        if passes == 0:
-            pivots = _spaced_pivots(greatest, temperature)
-        elif (passes < 4) & (low > float("-inf")):
-            pivots = _even_pivots(high, low)
+        if low > float("-inf"):
+            pivots = _even_pivots(high, low) if passes < 4 else _ordinal_pivots(high, low)
         else:
-            pivots = _ordinal_pivots(high, low)
-        possible, counts = sum_above(row, limit, greatest, 0.0, nothing, 0, pivots, True, BLOCK, FAST)
+            pivots = _spaced_pivots(greatest, temperature) if passes == 0 else _ordinal_pivots(high, low)
+        possible, counts = sum_above(row, limit, greatest, 0.0, greatest - float("inf"), 0, pivots, BLOCK, FAST)
         above_low = tl.minimum(tl.min(tl.where(counts >= k, counts, float("inf")), 0), tl.minimum(above_low, possible))
         above_high = tl.maximum(tl.max(tl.where(counts < k, counts, 0.0), 0), above_high)
         low = tl.maximum(tl.max(tl.where(counts >= k, pivots, float("-inf")), 0), low)
@@ -109,13 +105,14 @@ def _narrow(high, lower, ties, pivots, sums, target):
 
 @triton.jit
 def _draw(
-    row, limit, greatest, top, temperature, p, least, high, lower, ties, base, target, bracketing,
+    row, limit, greatest, top, temperature, p, least, high, lower, ties, base, weighing, target, bracketing,
     first_key, second_key, BLOCK: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """Return the token that one row draws from the cut (lower, ties), of which all above `high` survive.
 
-    min_p keeps the tokens whose logit is `least` or more. `bracketing` passes narrow the cut before the first race; if
-    that is all of them, the first finds the `target`, p of what the cut weighs.
+    Those survive that have less than `target` before them, weighed by the scale `weighing`: 0 counts them, for top-k;
+    otherwise the target is p of what the cut weighs. min_p keeps the tokens whose logit is `least` or more.
+    `bracketing` passes narrow the cut before the first race.
     """
     scale = tl.div_rn(_LOG2_E, temperature)
     token = top
@@ -138,9 +135,9 @@ def _draw(
             if (value > high) | (token == top):
                 racing = 0
         if racing == 1:
-            before, sums = sum_above(row, limit, base, scale, value, limit_of_ties, pivots, False, BLOCK, FAST)
+            before, sums = sum_above(row, limit, base, weighing, value, limit_of_ties, pivots, BLOCK, FAST)
             if bracketing == _BRACKETING:
-                target = p * before
+                target = tl.where(weighing > 0.0, p * before, target)
             elif (bracketing == 0) & (before < target):
                 racing = 0
             high, lower, ties = _narrow(high, value, limit_of_ties, pivots, sums, target)
@@ -170,26 +167,28 @@ def sample_kernel(
     """Draw one token of one row, or -1 if the row holds a NaN or its greatest logit is infinite."""
     index = tl.program_id(0).to(tl.int64)
     row = logits + index * logits_stride
-    temperature = tl.minimum(tl.load(temperatures + index), _FLAT_FROM)
+    asked_temperature = tl.load(temperatures + index)
+    temperature = tl.minimum(asked_temperature, _FLAT_FROM)
     top_k = tl.load(top_ks + index).to(tl.int64)
     top_p = tl.load(top_ps + index)
     min_p = tl.load(min_ps + index)
-    k = tl.where(top_k >= limit, 0, tl.maximum(top_k, 0)).to(tl.int32)
+    # A NaN fails every comparison: a temperature of NaN is greedy, a top_p or min_p of NaN is off.
+    sampled = (asked_temperature >= _GREEDY_BELOW) & (top_k != 1) & ((top_p > 0.0) | (top_p != top_p))
+    k = tl.where(top_k >= limit, 0, tl.maximum(top_k, 0)).to(tl.float32)
     # A target of zero would be reached by no tokens at all.
     p = tl.where(top_p < 1.0, tl.maximum(top_p, 1e-30), 1.0)
-    # A NaN fails every comparison: a temperature of NaN is greedy, a top_p or min_p of NaN is off.
-    sampled = (temperature >= _GREEDY_BELOW) & (top_k != 1) & ((top_p > 0.0) | (top_p != top_p))
+    filtered = sampled & ((k > 0.0) | (p < 1.0))
 
-    # For top-p alone the pass that finds the greatest logit weighs as well, from a base that it guesses.
-    guessed = sampled & (k == 0) & (p < 1.0)
+    # With a filter the pass that finds the greatest logit weighs or counts as well, from a base that it guesses.
     base = early_greatest(row, limit, BLOCK)
-    scale = tl.div_rn(_LOG2_E, temperature)
     pivots = _early_pivots(base, temperature)
+    scale = tl.div_rn(_LOG2_E, temperature)
+    weighing = tl.where(k > 0.0, 0.0, scale)
+    target = k
     sums = tl.zeros([8], tl.float32)
-    target = 0.0
-    if guessed:
-        greatest, top, spoilt, total, sums = survey(row, limit, base, scale, pivots, BLOCK, FAST)
-        target = p * total
+    if filtered:
+        greatest, top, spoilt, total, sums = survey(row, limit, base, weighing, pivots, BLOCK, FAST)
+        target = tl.where(k > 0.0, k, p * total)
     else:
         greatest, top, spoilt = find_greatest(row, limit, BLOCK)
     token = top
@@ -198,21 +197,32 @@ def sample_kernel(
     elif sampled:
         least = tl.where(min_p > 0.0, greatest + temperature * tl.log(tl.minimum(min_p, 1.0)), float("-inf"))
         lower = greatest - float("inf")
-        # Without top_p everything in the cut is above `high`, and so survives.
-        high = tl.where(p < 1.0, greatest, lower)
-        bracketing = tl.where(p < 1.0, _BRACKETING, 0)
+        # Without a filter everything in the cut is above `high`, and so survives.
+        high = tl.where(filtered, greatest, lower)
+        bracketing = tl.where(filtered, _BRACKETING, 0)
         ties = 0
-        if k > 0:
-            lower, ties = _cut_top_k(row, limit, greatest, temperature, k.to(tl.float32), BLOCK, FAST)
         # Far above the base the weights would overflow; then nothing is gained.
-        if guessed & (base > float("-inf")) & ((greatest - base) * scale < 100.0):
+        usable = filtered & (base > float("-inf")) & ((greatest - base) * weighing < 100.0)
+        if usable:
             high, lower, ties = _narrow(high, lower, ties, pivots, sums, target)
             bracketing -= 1
         else:
             base = greatest
+        if (k > 0.0) & (p < 1.0):
+            # Here the cut of top-k must be exact, because p is a share of what it weighs.
+            above_low = tl.min(tl.where(pivots == lower, sums, float("inf")), 0)
+            above_low = tl.where(usable, above_low, float("inf"))
+            above_high = tl.where(usable, tl.max(tl.where(pivots == high, sums, 0.0), 0), 0.0)
+            lower, ties = _cut_top_k(
+                row, limit, greatest, temperature, k, lower, high, above_low, above_high, BLOCK, FAST
+            )
+            high = greatest
+            base = greatest
+            weighing = scale
+            bracketing = tl.where(filtered, _BRACKETING, 0)
         first_key, second_key = row_keys(tl.load(seeds + index), tl.load(positions + index))
         token = _draw(
-            row, limit, greatest, top, temperature, p, least, high, lower, ties, base, target, bracketing,
+            row, limit, greatest, top, temperature, p, least, high, lower, ties, base, weighing, target, bracketing,
             first_key, second_key, BLOCK, FAST,
         )  # fmt: skip
     tl.store(drawn + index, token.to(tl.int64))

@@ -99,7 +99,7 @@ def early_greatest(row, limit, BLOCK: tl.constexpr):
 def survey(row, limit, base, scale, pivots, BLOCK: tl.constexpr, FAST: tl.constexpr):
     """Return what `find_greatest` returns, the weight of all tokens, and for each of 8 pivots that of those above it.
 
-    A token weighs 2^((logit - base) * scale).
+    A token weighs 2^((logit - base) * scale); the weight of all is of use only where the scale is above 0.
     """
     best = tl.full([1, BLOCK], float("-inf"), tl.float32)
     found = tl.zeros([1, BLOCK], tl.int32)
@@ -110,16 +110,22 @@ def survey(row, limit, base, scale, pivots, BLOCK: tl.constexpr, FAST: tl.conste
         logits = ahead.to(tl.float32)
         ahead = _tile_after(row, start, limit, BLOCK)
         best, found = _keep_greatest(logits, start + tl.arange(0, BLOCK)[None, :], best, found)
-        weights = exp2((logits - base) * scale, FAST)
+        weights = _weights(logits, base, scale, FAST)
         total += weights
         sums += _flags(logits, pivots) * weights
     logits, ids = _last_tile(row, limit, BLOCK)
     best, found = _keep_greatest(logits, ids, best, found)
-    weights = exp2((logits - base) * scale, FAST)
+    weights = _weights(logits, base, scale, FAST)
     total += weights
     sums += _flags(logits, pivots) * weights
     greatest, top, spoilt = _greatest_of(best, found)
     return greatest, top, spoilt, tl.sum(tl.sum(total, 1), 0), tl.sum(sums, 1)
+
+
+@triton.jit
+def _weights(logits, base, scale, FAST: tl.constexpr):
+    # Infinity times a scale of 0 would be NaN.
+    return exp2(tl.maximum(logits - base, -1e38) * scale, FAST)
 
 
 @triton.jit
@@ -135,27 +141,17 @@ def _in_cut(logits, ids, lower, above, ties):
 
 
 @triton.jit
-def _add_above(
-    logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, COUNT: tl.constexpr, FAST: tl.constexpr
-):
-    cut = _in_cut(logits, ids, lower, above, ties).to(tl.float32)
-    if COUNT:
-        cut_sum += cut
-        sums += _flags(logits, pivots)
-    else:
-        weights = exp2((logits - base) * scale, FAST)
-        cut_sum += cut * weights
-        sums += _flags(logits, pivots) * weights
-    return cut_sum, sums
+def _add_above(logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, FAST: tl.constexpr):
+    weights = _weights(logits, base, scale, FAST)
+    cut_sum += _in_cut(logits, ids, lower, above, ties).to(tl.float32) * weights
+    return cut_sum, sums + _flags(logits, pivots) * weights
 
 
 @triton.jit
-def sum_above(
-    row, limit, base, scale, lower, ties, pivots, COUNT: tl.constexpr, BLOCK: tl.constexpr, FAST: tl.constexpr
-):
+def sum_above(row, limit, base, scale, lower, ties, pivots, BLOCK: tl.constexpr, FAST: tl.constexpr):
     """Return the weight of the cut (lower, ties), and for each of 8 pivots that of the tokens above it.
 
-    A token weighs 2^((logit - base) * scale), or 1 if COUNT.
+    A token weighs 2^((logit - base) * scale): 1 where the scale is 0, which counts them.
     """
     above = from_ordinal(ordinal(lower) + 1)
     cut_sum = tl.zeros([1, BLOCK], tl.float32)
@@ -165,9 +161,9 @@ def sum_above(
         logits = ahead.to(tl.float32)
         ahead = _tile_after(row, start, limit, BLOCK)
         ids = start + tl.arange(0, BLOCK)[None, :]
-        cut_sum, sums = _add_above(logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, COUNT, FAST)
+        cut_sum, sums = _add_above(logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, FAST)
     logits, ids = _last_tile(row, limit, BLOCK)
-    cut_sum, sums = _add_above(logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, COUNT, FAST)
+    cut_sum, sums = _add_above(logits, ids, base, scale, lower, above, ties, pivots, cut_sum, sums, FAST)
     return tl.sum(tl.sum(cut_sum, 1), 0), tl.sum(sums, 1)
 
 
