@@ -28,16 +28,28 @@ def keys_array(keys: Sequence[bytes]) -> np.ndarray:
 
 
 @dataclass(slots=True)
-class FullRun:
-    """Blocks of one table that follow each other and are full: their hashes, and the hash before the first."""
+class FullBlocks:
+    """Blocks that are full, in parallel: what each is hashed to, the hash before it, its tokens, and whether to index it."""
 
     blocks: Indexes
     keys: list[bytes]
-    parent: bytes
+    parents: list[bytes]
     tokens: Array
     """``[blocks, tokens_per_block]``."""
-    stored: bool
-    """Whether others may hit them."""
+    stored: list[bool]
+
+    def only(self, wanted: np.ndarray) -> "FullBlocks":
+        """Those that ``wanted`` marks."""
+        if wanted.all():
+            return self
+        keep = np.flatnonzero(wanted).tolist()
+        return FullBlocks(
+            blocks=self.blocks[keep],
+            keys=[self.keys[k] for k in keep],
+            parents=[self.parents[k] for k in keep],
+            tokens=self.tokens[keep],
+            stored=[self.stored[k] for k in keep],
+        )
 
 
 class Blocks:
@@ -198,25 +210,26 @@ class Blocks:
 
     # -- what they hold ----------------------------------------------------------------------------------------------
 
-    def fill(self, runs: list[FullRun], row: int, step: int) -> None:
+    def fill(self, groups: list[FullBlocks], row: int, step: int) -> None:
         """Full blocks with known tokens become FILLING by ``step`` of executor ``row``.
 
         What may be stored is indexed, unless another block of its tier is under that hash.
         """
-        if not runs:
+        groups = [group for group in groups if len(group.blocks)]
+        if not groups:
             return
-        blocks = np.concatenate([run.blocks for run in runs])
-        self.hash.scatter(blocks, keys_array([key for run in runs for key in run.keys]))
-        self.parent.scatter(blocks, keys_array([key for run in runs for key in (run.parent, *run.keys[:-1])]))
+        blocks = np.concatenate([group.blocks for group in groups])
+        self.hash.scatter(blocks, keys_array([key for group in groups for key in group.keys]))
+        self.parent.scatter(blocks, keys_array([key for group in groups for key in group.parents]))
         places = blocks[:, None] * self.tokens.stride + np.arange(self.geometry.tokens_per_block)
-        self.tokens.scatter(places.ravel(), np.concatenate([run.tokens.ravel() for run in runs]))
+        self.tokens.scatter(places.ravel(), np.concatenate([group.tokens.ravel() for group in groups]))
         self.filler.scatter(blocks, row)
         self.step.scatter(blocks, step)
         self.state.scatter(blocks, FILLING)
         self.filling.setdefault(row, {}).update(dict.fromkeys(blocks.tolist(), step))
-        for run in runs:
-            if run.stored:
-                for block, key in zip(run.blocks.tolist(), run.keys, strict=True):
+        for group in groups:
+            for block, key, stored in zip(group.blocks.tolist(), group.keys, group.stored, strict=True):
+                if stored:
                     self._index(block, key)
                     self.index.expected.pop(key, None)
 

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from blockmgr.core.blocks import FullRun
+from blockmgr.core.blocks import FullBlocks
 from blockmgr.core.columns import Indexes
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Appends, Message, Progress, Reply
-from blockmgr.core.prefix import chain_of
+from blockmgr.core.prefix import block_hash, chain_of
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, Residency, SequenceFlags
 
 # Plain numbers: looking a member up in its enum costs more than most of what is done with it here.
-OWNED, NO_STORE = int(BlockState.OWNED), int(SequenceFlags.NO_STORE)
+FILLING, OWNED, NO_STORE = int(BlockState.FILLING), int(BlockState.OWNED), int(SequenceFlags.NO_STORE)
 
 
 def take_steps(state: PoolState, row: int, message: Message) -> None:
@@ -149,16 +149,45 @@ def publish(state: PoolState, row: int, slots: Indexes) -> None:
     """Blocks whose last position is launched and whose tokens are all known become FILLING; those computed are sealed."""
     seqs, size = state.sequences, state.geometry.tokens_per_block
     full = np.minimum(seqs.launched.flat[slots], seqs.count.flat[slots]) // size
-    first = seqs.published.flat[slots]
-    fuller = zip(*(array[full > first].tolist() for array in (slots, first, full)), strict=True)
-    runs = [_full_run(state, slot, start, _before_copies(state, slot, end)) for slot, start, end in fuller]
-    state.blocks.fill([run for run in runs if len(run.blocks)], row, state.executors.launched.get(row))
+    fuller = full > seqs.published.flat[slots]
+    if fuller.any():
+        state.blocks.fill(_full_blocks(state, slots[fuller], full[fuller]), row, state.executors.launched.get(row))
     done = np.minimum(seqs.computed.flat[slots] // size, seqs.published.flat[slots])
     slots, done = slots[done > 0], done[done > 0]
     last = seqs.table.flat[slots * seqs.table.stride + done - 1]
-    filling = state.blocks.state.flat[last] == BlockState.FILLING
+    filling = state.blocks.state.flat[last] == FILLING
     if filling.any():
         _seal_computed(state, row, slots[filling], done[filling])
+
+
+def _full_blocks(state: PoolState, slots: Indexes, full: Indexes) -> list[FullBlocks]:
+    """Hash what is full now and was not before: one block each for decoding sequences, done together; runs for others."""
+    seqs = state.sequences
+    first = seqs.published.flat[slots]
+    odd = [slot in seqs.chains or slot in state.tickets.of_slot for slot in slots.tolist()]
+    single = (full - first == 1) & ~np.array(odd, dtype=bool)
+    rest = zip(*(array[~single].tolist() for array in (slots, first, full)), strict=True)
+    groups = [_full_run(state, slot, start, _before_copies(state, slot, end)) for slot, start, end in rest]
+    if single.any():
+        groups.append(_full_singles(state, slots[single], first[single]))
+    return groups
+
+
+def _full_singles(state: PoolState, slots: Indexes, first: Indexes) -> FullBlocks:
+    """Hash one block of each sequence, the one at table entry ``first``."""
+    seqs, size = state.sequences, state.geometry.tokens_per_block
+    entry = slots * seqs.table.stride + first
+    parents = state.blocks.hash.flat[seqs.table.flat[np.maximum(entry - 1, 0)]]
+    at_root = first == 0
+    parents[at_root] = seqs.root.flat[slots[at_root]]
+    tokens = seqs.tokens.flat[(slots * seqs.tokens.stride + first * size)[:, None] + np.arange(size)]
+    before = [parent.tobytes() for parent in parents]
+    keys = [block_hash(parent, piece) for parent, piece in zip(before, tokens, strict=True)]
+    stored = (seqs.flags.flat[slots] & NO_STORE == 0).tolist()
+    seqs.published.scatter(slots, first + 1)
+    blocks = seqs.table.flat[entry].astype(np.int64)
+    # A fork or a beam may share its block with a sibling that has published it already.
+    return FullBlocks(blocks, keys, before, tokens, stored).only(state.blocks.state.flat[blocks] == OWNED)
 
 
 def _before_copies(state: PoolState, slot: int, end: int) -> int:
@@ -166,7 +195,7 @@ def _before_copies(state: PoolState, slot: int, end: int) -> int:
     return min(end, *state.tickets.of_slot.get(slot, (end,)), end)
 
 
-def _full_run(state: PoolState, slot: int, first: int, last: int) -> FullRun:
+def _full_run(state: PoolState, slot: int, first: int, last: int) -> FullBlocks:
     """Hash blocks ``first`` to ``last`` of a table."""
     seqs, size = state.sequences, state.geometry.tokens_per_block
     last = max(first, last)
@@ -179,21 +208,10 @@ def _full_run(state: PoolState, slot: int, first: int, last: int) -> FullRun:
     seqs.published.put(slot, last)
     if (last + 1) * size > seqs.prompt.get(slot):
         seqs.chains.pop(slot, None)
-    return _not_published(state, FullRun(entries, keys, parent, tokens.reshape(-1, size), _is_stored(state, slot)))
-
-
-def _is_stored(state: PoolState, slot: int) -> bool:
-    return not state.sequences.flags.get(slot) & NO_STORE
-
-
-def _not_published(state: PoolState, run: FullRun) -> FullRun:
-    """Leave out the head of a run that a sibling has published already: forks and beams share blocks."""
-    fresh = state.blocks.state.flat[run.blocks] == OWNED
-    if fresh.all():
-        return run
-    skip = int(np.argmax(fresh)) if fresh.any() else len(fresh)
-    parent = run.keys[skip - 1] if skip else run.parent
-    return FullRun(run.blocks[skip:], run.keys[skip:], parent, run.tokens[skip:], run.stored)
+    stored = [not seqs.flags.get(slot) & NO_STORE] * len(keys)
+    run = FullBlocks(entries, keys, [parent, *keys[:-1]][: len(keys)], tokens.reshape(-1, size), stored)
+    # A fork or a beam may share the run's head with a sibling that has published it already.
+    return run.only(state.blocks.state.flat[entries] == OWNED)
 
 
 def _seal_computed(state: PoolState, row: int, slots: Indexes, done: Indexes) -> None:
