@@ -84,10 +84,10 @@ def _grow(state: PoolState, slots: Indexes, missing: Indexes, reply: Reply) -> N
     offsets = np.arange(len(taken), dtype=np.int64) - np.repeat(starts, missing)
     seqs.table.scatter(np.repeat(slots * seqs.table.stride + have, missing) + offsets, taken)
     seqs.blocks.scatter(slots, have + missing)
-    for slot, first, start, count in zip(slots.tolist(), have.tolist(), starts.tolist(), missing.tolist(), strict=True):
-        new = taken[start : start + count]
-        reply.tables.append(TableUpdate(seqs.handle(slot), first, new))
-        state.note(EventKind.GREW, slot, new.tolist())
+    handles = seqs.handles(slots).tolist()
+    pieces = np.split(taken, starts[1:])
+    reply.tables += [TableUpdate(*update) for update in zip(handles, have.tolist(), pieces, strict=True)]
+    state.note_each(EventKind.GREW, slots, handles, [piece.tolist() for piece in pieces])
 
 
 def _first_come(state: PoolState, slots: Indexes, missing: Indexes, reply: Reply) -> tuple[Indexes, Indexes]:

@@ -104,6 +104,10 @@ class Sequences:
         """The present handle of a slot."""
         return handle_of(self.tenancy.get(slot), slot)
 
+    def handles(self, slots: Indexes) -> Indexes:
+        """The present handles of many slots."""
+        return self.tenancy.flat[slots] << SLOT_BITS | slots
+
     def find(self, handle: int) -> int:
         """The slot of a live handle; ``NotFound`` if it is stale or never was."""
         slot = slot_of(handle)

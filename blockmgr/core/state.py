@@ -8,7 +8,7 @@ import numpy as np
 from blockmgr.core.archive import Archive
 from blockmgr.core.blocks import Blocks
 from blockmgr.core.clock import Clock
-from blockmgr.core.columns import Columns
+from blockmgr.core.columns import Columns, Indexes
 from blockmgr.core.counts import Counts
 from blockmgr.core.events import Event, EventKind, EventLog
 from blockmgr.core.executors import Executors
@@ -67,6 +67,14 @@ class PoolState:
                 detail=detail,
             )
         )
+
+    def note_each(self, kind: EventKind, slots: Indexes, handles: list[int], blocks: list[list[int]]) -> None:
+        """Note an event about each of many sequences of one executor."""
+        seqs = self.sequences
+        executor = self.executors.name_of(seqs.owner.get(int(slots[0])))
+        uuids, counts = seqs.uuid.flat[slots], seqs.count.flat[slots].tolist()
+        for handle, uuid, count, named in zip(handles, uuids, counts, blocks, strict=True):
+            self.events.add(Event(kind, handle, uuid.tobytes(), executor, named, count))
 
 
 def one(block: int) -> np.ndarray:
