@@ -183,11 +183,13 @@ class SamplingContract:
         assert set(self.sample(*rows)) <= kept
         assert self.sample(replace(flat, top_k=11, top_p=1e-3)) == [self.best(flat)]
 
+    @pytest.mark.parametrize("top_p", [1.0, 0.999])
     @pytest.mark.parametrize(("top_k", "kept"), [(2, {2, 2000}), (3, {2, 2000, 2048})])
-    def test_of_equal_logits_far_apart_the_lowest_ids_survive(self, top_k: int, kept: set[int]) -> None:
+    def test_of_equal_logits_far_apart_the_lowest_ids_survive(self, top_k: int, top_p: float, kept: set[int]) -> None:
         logits = torch.randn(5003, generator=fresh_draw())
         logits[[2, 2000, 2048, 4999]] = 9.0
-        drawn = self.sample(*(Row(logits, top_k=top_k, position=position) for position in range(self.steps)))
+        row = Row(logits, top_k=top_k, top_p=top_p)
+        drawn = self.sample(*(replace(row, position=position) for position in range(self.steps)))
         assert set(drawn) <= kept
         assert self.steps < 200 or set(drawn) == kept
 
