@@ -25,7 +25,7 @@ from blockmgr.core.states import FinishReason
 from blockmgr.identity import Content, Shape
 from blockmgr.notify import Notifier
 from blockmgr.processes import Process
-from blockmgr.service.admin import AdminServicer
+from blockmgr.service.admin import AdminServicer, add_to_server
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool, PoolSpec
 from blockmgr.service.settings import ManagerSettings
@@ -165,7 +165,7 @@ class AdminServer:
         await self.manager.start({})
         self.servicer = AdminServicer(self.manager)
         self._server = grpc.aio.server()
-        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(self.servicer, self._server)
+        add_to_server(self.servicer, self._server)
         self._server.add_insecure_port(self.address)
         await self._server.start()
 

@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from google.protobuf.message_factory import GetMessageClass
 
 from blockmgr.core.archive import FinishedRequest
 from blockmgr.core.errors import InvalidMessage, NotFound
 from blockmgr.core.states import ExecutorState, SequenceState
 from blockmgr.service.codec.enums import EXECUTOR_STATES, FINISH_REASONS, SEQUENCE_STATES
+from blockmgr.service.contract import add_service, readable
 from blockmgr.service.errors import NotServing, TooManyCalls, guarded
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool
@@ -240,17 +240,7 @@ RAW = frozenset({"Session", "Exchange"})
 def add_to_server(servicer: BlockManagerServicer, server: grpc.aio.Server) -> None:
     """Register the service. Unlike the generated code this sends the bytes of replies as they are."""
     service = block_manager_service_pb2.DESCRIPTOR.services_by_name["BlockManagerService"]
-    handlers = {}
-    for method in service.methods:
-        behaviour = _guard(servicer, getattr(servicer, method.name))
-        serializer = None if method.name in RAW else GetMessageClass(method.output_type).SerializeToString
-        make = grpc.stream_stream_rpc_method_handler if method.client_streaming else grpc.unary_unary_rpc_method_handler
-        handlers[method.name] = make(
-            behaviour,
-            request_deserializer=GetMessageClass(method.input_type).FromString,
-            response_serializer=serializer,
-        )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
+    add_service(server, service, lambda name: _guard(servicer, getattr(servicer, name)), RAW)
 
 
 def _guard(
@@ -262,7 +252,7 @@ def _guard(
         error = servicer.why_not()
         if error is not None:
             raise error
-        return await method(request, context)
+        return await method(readable(request), context)
 
     async def call(request: Any, context: Context) -> Any:
         return await guarded(context, lambda: serve(request, context))

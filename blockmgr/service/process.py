@@ -21,13 +21,13 @@ from blockmgr.notify import Notifier, NotifyError, inherited_descriptors, watchd
 from blockmgr.presence import executors_present
 from blockmgr.processes import Process
 from blockmgr.service import block_manager
-from blockmgr.service.admin import AdminServicer
+from blockmgr.service.admin import AdminServicer, add_to_server
 from blockmgr.service.codec import encode_reply
 from blockmgr.service.errors import DescriptorsWanted, NotServing
 from blockmgr.service.leases import LeaseWatch
 from blockmgr.service.manager import Manager
 from blockmgr.service.settings import ManagerSettings
-from pagehold.admin.v1 import admin_service_pb2, admin_service_pb2_grpc
+from pagehold.admin.v1 import admin_service_pb2
 from pagehold.blockmgr.v1 import block_manager_service_pb2
 
 log = structlog.get_logger()
@@ -118,7 +118,7 @@ class ManagerProcess:
 
     def _operator_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(options=OPTIONS)
-        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(self._admin, server)
+        add_to_server(self._admin, server)
         channelz.add_channelz_servicer(server)  # type: ignore[arg-type]
         name = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
         self._add_common(server, self._health[1], name)

@@ -13,6 +13,7 @@ from blockmgr.core.errors import InvalidMessage, StaleEpoch
 from blockmgr.core.messages import Message
 from blockmgr.core.prefix import chain_of, root_of
 from blockmgr.service.codec import decode_turn
+from blockmgr.service.contract import readable
 from blockmgr.service.errors import ChangedMeanwhile
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Member
@@ -76,7 +77,7 @@ class Session:
         self._task = asyncio.current_task()
         try:
             while (request := await self._context.read()) is not END:
-                await self._take(request)
+                await self._take(readable(request))
         except asyncio.CancelledError:
             if self._why is None or self._task is None:
                 raise

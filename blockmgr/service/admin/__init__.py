@@ -4,6 +4,6 @@ Everything is read on the loop, as copies of what is needed, and made into messa
 few milliseconds at most, and an answer speaks of one moment.
 """
 
-from blockmgr.service.admin.servicer import AdminServicer
+from blockmgr.service.admin.servicer import AdminServicer, add_to_server
 
-__all__ = ["AdminServicer"]
+__all__ = ["AdminServicer", "add_to_server"]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import grpc
 
 from blockmgr.core.errors import InvalidMessage, NotFound
+from blockmgr.service.contract import readable
 from blockmgr.service.errors import NotServing, TooManyCalls, abort, guarded, guarded_stream
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool
@@ -48,21 +49,22 @@ class Handlers:
         for task in self.streams:
             task.cancel()
 
-    async def limited(self, answers: AsyncGenerator[Answer, None]) -> AsyncGenerator[Answer, None]:
-        """Pass a new stream's answers on, if it may be begun."""
+    async def limited(self, request: Any, answers: AsyncGenerator[Answer, None]) -> AsyncGenerator[Answer, None]:
+        """Pass a new stream's answers on, if it may be begun and its request could be read."""
         async with aclosing(answers):
             self.check_serving()
+            readable(request)
             if len(self.streams) > STREAM_LIMIT:
                 raise TooManyCalls("streams of operators", STREAM_LIMIT)
             async for answer in answers:
                 yield answer
 
-    async def stream(self, context: Context, answers: AsyncGenerator[Any, None]) -> None:
-        """Write answers to their end, or until the client is gone, the manager stops, or one raises."""
+    async def stream(self, context: Context, request: Any, answers: AsyncGenerator[Any, None]) -> None:
+        """Write a request's answers to their end, or until the client is gone, the manager stops, or one raises."""
         task: Any = asyncio.current_task()
         self.streams.add(task)
         try:
-            async with aclosing(guarded_stream(context, self.limited(answers))) as passed:
+            async with aclosing(guarded_stream(context, self.limited(request, answers))) as passed:
                 async for answer in passed:
                     await context.write(answer)
         except asyncio.CancelledError:
@@ -93,7 +95,7 @@ def unary(method: Callable[[Any, Any], Awaitable[Answer]]) -> Callable[[Any, Any
     async def call(self: Handlers, request: Any, context: Context) -> Answer:
         async def answer() -> Answer:
             self.check_serving()
-            return await method(self, request)
+            return await method(self, readable(request))
 
         return await guarded(context, answer)
 
@@ -107,7 +109,7 @@ def streaming(
     """Make a generator of answers into a handler. It is closed as soon as the client is gone; so many at once and no more."""
 
     async def call(self: Handlers, request: Any, context: Context) -> None:
-        await self.stream(context, method(self, request))
+        await self.stream(context, request, method(self, request))
 
     call.__doc__ = method.__doc__
     return call

@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import grpc
+
 from blockmgr.service.admin import evictions, pins
 from blockmgr.service.admin.blocks import find_blocks
 from blockmgr.service.admin.dump import dump_tables
@@ -23,8 +25,10 @@ from blockmgr.service.admin.stats import pool_stats, summary
 from blockmgr.service.admin.tables import live_slots
 from blockmgr.service.admin.verification import verify_pool
 from blockmgr.service.admin.watch import EventWatch
+from blockmgr.service.contract import add_service
 from blockmgr.service.pools import ManagedPool
 from pagehold.admin.v1 import (
+    admin_service_pb2,
     admin_service_pb2_grpc,
     block_pb2,
     dump_pb2,
@@ -249,3 +253,9 @@ class AdminServicer(Handlers, admin_service_pb2_grpc.AdminServiceServicer):
         return executor_pb2.FenceResponse(
             version=self.version(managed), state=EXECUTOR_STATE[state], processes_killed=killed
         )
+
+
+def add_to_server(servicer: AdminServicer, server: grpc.aio.Server) -> None:
+    """Register the service."""
+    service = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"]
+    add_service(server, service, lambda name: getattr(servicer, name))
