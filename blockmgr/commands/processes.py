@@ -56,6 +56,9 @@ def _load(load: "Callable[..., ManagerSettings]", **flags: object) -> "ManagerSe
             name = ".".join(str(part) for part in problem["loc"])
             typer.echo(f"{name} is {problem['input']!r}: {problem['msg']}", err=True)
         raise typer.Exit(2) from None
+    except (OSError, ValueError) as error:
+        typer.echo(f"PAGEHOLD_CONFIG is {os.environ.get('PAGEHOLD_CONFIG')!r}, which cannot be read: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 def keeper(

@@ -5,6 +5,8 @@ import fcntl
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -77,8 +79,10 @@ class ManagerProcess:
             on_return=self._on_return,
         )
         self._watch_signals()
-        await passing.start()
-        executors, operators = self._executor_server(), self._operator_server()
+        with usable(self.settings.runtime_dir):
+            await passing.start()
+            executors = self._executor_server()
+        operators = self._operator_server()
         await executors.start()
         await operators.start()
         try:
@@ -256,10 +260,21 @@ def _merged(stored: dict[str, list[int]], returned: dict[str, list[int]]) -> dic
     return stored | returned
 
 
+@contextmanager
+def usable(runtime_dir: Path) -> Iterator[None]:
+    """For what is made in the runtime folder: raises ``Precondition``, naming the setting, where that is not possible."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # gRPC raises no OSError for a socket that cannot be bound.
+        raise Precondition(f"runtime_dir is {runtime_dir}, but it cannot be used: {error}") from error
+
+
 def take_runtime_dir(path: Path) -> IO[str]:
-    """Lock the runtime folder for this manager. Raises ``Precondition`` if another one serves there."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = open(path / "blockmgr.lock", "a+")  # noqa: SIM115 - it is the lock, held for as long as the process serves
+    """Lock the runtime folder for this manager. Raises ``Precondition`` if another one serves there, or none can."""
+    with usable(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = open(path / "blockmgr.lock", "a+")  # noqa: SIM115 - the lock, held for as long as the process serves
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

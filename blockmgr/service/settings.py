@@ -44,6 +44,9 @@ class ManagerSettings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, then environment, then the file named by ``PAGEHOLD_CONFIG``."""
         path = os.environ.get("PAGEHOLD_CONFIG")
+        if path:
+            # What reads it would pass over a file that is not there, and the manager run with other settings than meant.
+            open(path, "rb").close()
         files = (TomlConfigSettingsSource(settings_cls, Path(path)),) if path else ()
         return (init_settings, env_settings, *files)
 
