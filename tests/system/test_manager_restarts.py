@@ -140,8 +140,9 @@ def test_a_session_that_is_open_when_the_manager_stops_ends_unavailable_and_at_o
             stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
             life = session_pb2.SessionRequest(heartbeat=session_pb2.Heartbeat(epoch=executor.epoch))
             held = Held(life)
-            session = stub.Session(held)
+            # Before the other stream is opened: which of two that open at once is the newer one, nobody knows.
             executor.session.close()
+            session = stub.Session(held)
             held.await_taken()
             os.kill(manager, signal.SIGTERM)
             error = session.exception(timeout=20)
