@@ -294,10 +294,9 @@ def serve(settings: ManagerSettings) -> int:
     # Operators' checks and dumps run in threads; the loop is not to wait the usual 5 ms for its turn because of them.
     sys.setswitchinterval(0.0005)
     try:
-        import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(ManagerProcess(settings).run())
+        # Not uvloop: under it gRPC's own thread now and then fails to wake the loop, and a turn that has arrived is never
+        # read (one in a few thousand with two busy executors; none in as many under asyncio's loop).
+        asyncio.run(ManagerProcess(settings).run())
     except BlockManagerError as error:
         log.error("cannot serve", error=str(error))
         return 1

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
-import uvloop
 
 from blockmgr.core.messages import Message, Reply
 from blockmgr.service.codec import decode_reply, encode_turn
@@ -44,7 +43,8 @@ class ManagerSession:
         self._give_back = give_back
         self._outstanding: session_pb2.SessionRequest | None = None
         self._replies: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
-        self._loop = uvloop.new_event_loop()
+        # Not uvloop: see ``blockmgr.service.process``.
+        self._loop = asyncio.new_event_loop()
         # What follows belongs to the loop's thread: the open stream, the turn last put on it, the turn last answered.
         self._call: Any = None
         self._sent: session_pb2.SessionRequest | None = None
