@@ -18,6 +18,11 @@ from blockmgr.service.codec import decode_reply, encode_turn
 from executor.manager.channel import CHANNEL_OPTIONS, is_answer, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, reply_pb2, session_pb2
 
+PATIENCE, LONGEST_PATIENCE = 2.0, 16.0
+"""Seconds that a turn may stay unanswered before it is sent again on a new stream. gRPC has been seen to lose a message
+between two processes that were both alive, about once in ten thousand turns; asking twice costs nothing but the wait.
+"""
+
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to reconnect."""
 
@@ -49,6 +54,9 @@ class ManagerSession:
         self._call: Any = None
         self._sent: session_pb2.SessionRequest | None = None
         self._answered: session_pb2.SessionRequest | None = None
+        self._sent_at = 0.0
+        self._patience = PATIENCE
+        self._given_up: Any = None
         self._closed = False
         self._end: Exception | None = None
         """Why there will be no more replies."""
@@ -133,17 +141,29 @@ class ManagerSession:
     async def _keep_connected(self) -> None:
         async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
             stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
+            watch = self._loop.create_task(self._watch_for_answers())
             pause = FIRST_PAUSE
             while not self._closed:
                 answered = self._answered
                 reason = await self._one_stream(stub)
                 if reason == "ERROR_REASON_STALE_EPOCH" or self._closed:
+                    watch.cancel()
                     return
                 if reason == "ERROR_REASON_DESCRIPTORS_WANTED" and self._give_back is not None:
                     await asyncio.to_thread(self._give_back)
                 pause = FIRST_PAUSE if answered is not self._answered else min(2 * pause, LONGEST_PAUSE)
                 await asyncio.sleep(pause)
                 self.reconnections += 1
+
+    async def _watch_for_answers(self) -> None:
+        """Give up a stream on which a turn stays unanswered: it goes out again, and is handled once all the same."""
+        while True:
+            await asyncio.sleep(PATIENCE / 4)
+            unanswered = self._sent is not None and self._sent is not self._answered
+            if unanswered and self._call is not None and self._loop.time() - self._sent_at > self._patience:
+                self._patience = min(2 * self._patience, LONGEST_PATIENCE)
+                self._given_up = self._call
+                self._call.cancel()
 
     async def _one_stream(self, stub: Any) -> str:
         """Exchange until the stream ends. Returns the reason that the manager gave, if it gave one."""
@@ -160,7 +180,7 @@ class ManagerSession:
         except grpc.RpcError as error:
             return self._refused(error)
         except asyncio.CancelledError:
-            if not self._closed:
+            if not self._closed and self._given_up is not call:
                 raise
             return ""
         finally:
@@ -194,6 +214,7 @@ class ManagerSession:
         turn = self._sent
         if turn is not None and turn is not self._answered and reply.number == turn.turn.number:
             self._answered = turn
+            self._patience = PATIENCE
             self._replies.put(decode_reply(reply))
 
     def _heartbeat(self) -> session_pb2.SessionRequest:
@@ -204,7 +225,7 @@ class ManagerSession:
         turn = self._outstanding
         if self._call is None or turn is None or turn is self._sent or turn is self._answered:
             return
-        self._sent = turn
+        self._sent, self._sent_at = turn, self._loop.time()
         self._loop.create_task(self._write(turn))
 
     async def _write(self, request: session_pb2.SessionRequest) -> None:
