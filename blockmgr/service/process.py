@@ -291,8 +291,6 @@ def take_runtime_dir(path: Path) -> IO[str]:
 def serve(settings: ManagerSettings) -> int:
     """Run a manager in this process; returns the exit code."""
     configure_logs(settings)
-    # Operators' checks and dumps run in threads; the loop is not to wait the usual 5 ms for its turn because of them.
-    sys.setswitchinterval(0.0005)
     try:
         # Not uvloop: under it gRPC's own thread now and then fails to wake the loop, and a turn that has arrived is never
         # read (one in a few thousand with two busy executors; none in as many under asyncio's loop).
