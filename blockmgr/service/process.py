@@ -292,8 +292,8 @@ def serve(settings: ManagerSettings) -> int:
     """Run a manager in this process; returns the exit code."""
     configure_logs(settings)
     try:
-        # Not uvloop: under it gRPC's own thread now and then fails to wake the loop, and a turn that has arrived is never
-        # read (one in a few thousand with two busy executors; none in as many under asyncio's loop).
+        # Not uvloop: under it far more turns that an executor had sent were never read here. Some still are not; the cause
+        # is not known (docs/architecture.md, "Known fault").
         asyncio.run(ManagerProcess(settings).run())
     except BlockManagerError as error:
         log.error("cannot serve", error=str(error))

@@ -19,8 +19,8 @@ from executor.manager.channel import CHANNEL_OPTIONS, is_answer, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, reply_pb2, session_pb2
 
 PATIENCE, LONGEST_PATIENCE = 2.0, 16.0
-"""Seconds that a turn may stay unanswered before it is sent again on a new stream. gRPC has been seen to lose a message
-between two processes that were both alive, about once in ten thousand turns; asking twice costs nothing but the wait.
+"""Seconds that a turn may stay unanswered before it is sent again on a new stream. A message between two living processes
+can get lost; sending it again does not help in every case (docs/architecture.md, "Known fault").
 """
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
