@@ -19,7 +19,7 @@ LONGEST_SOCKET_NAME = len("descriptors.sock") + 1
 LONGEST_SOCKET_PATH = 107
 EXTRAS = {
     "manager": ("numpy", "uvloop", "structlog", "pydantic-settings", "grpcio-health-checking", "grpcio-reflection"),
-    "executor": ("torch", "transformers", "safetensors"),
+    "executor": ("torch", "transformers", "safetensors", "uvloop"),
     "cuda": ("cupy-cuda13x", "cuda-bindings"),
 }
 

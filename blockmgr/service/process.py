@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import grpc
 import structlog
+import uvloop
 from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
@@ -292,9 +293,7 @@ def serve(settings: ManagerSettings) -> int:
     """Run a manager in this process; returns the exit code."""
     configure_logs(settings)
     try:
-        # Not uvloop: under it far more turns that an executor had sent were never read here. Some still are not; the cause
-        # is not known (docs/architecture.md, "Known fault").
-        asyncio.run(ManagerProcess(settings).run())
+        uvloop.run(ManagerProcess(settings).run())
     except BlockManagerError as error:
         log.error("cannot serve", error=str(error))
         return 1

@@ -12,19 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import uvloop
 
 from blockmgr.core.messages import Message, Reply
 from blockmgr.service.codec import decode_reply, encode_turn
 from executor.manager.channel import CHANNEL_OPTIONS, is_answer, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, reply_pb2, session_pb2
 
-PATIENCE, LONGEST_PATIENCE = 2.0, 16.0
-"""Seconds that a turn may stay unanswered before it is sent again on a new stream. A message between two living processes
-can get lost; sending it again does not help in every case (docs/architecture.md, "Known fault").
-"""
-
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to reconnect."""
+
+STREAM_ENDS = (grpc.RpcError, asyncio.CancelledError, asyncio.InvalidStateError)
+"""What reading from and writing to a stream raise once it is over."""
 
 
 class Revoked(Exception):
@@ -48,15 +47,14 @@ class ManagerSession:
         self._give_back = give_back
         self._outstanding: session_pb2.SessionRequest | None = None
         self._replies: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
-        # Not uvloop: see ``blockmgr.service.process``.
-        self._loop = asyncio.new_event_loop()
-        # What follows belongs to the loop's thread: the open stream, the turn last put on it, the turn last answered.
+        self._loop = uvloop.new_event_loop()
+        # What follows belongs to the loop's thread: the open stream, what is to be written, the turn last put on the stream,
+        # the turn last answered.
         self._call: Any = None
+        self._due = asyncio.Event()
+        self._sign_due = False
         self._sent: session_pb2.SessionRequest | None = None
         self._answered: session_pb2.SessionRequest | None = None
-        self._sent_at = 0.0
-        self._patience = PATIENCE
-        self._given_up: Any = None
         self._closed = False
         self._end: Exception | None = None
         """Why there will be no more replies."""
@@ -87,7 +85,7 @@ class ManagerSession:
         request = session_pb2.SessionRequest()
         encode_turn(message, into=request.turn)
         self._outstanding = request
-        self._post(self._send_turn)
+        self._post(self._due.set)
         return self._number
 
     def reply(self, timeout: float | None = 0.0) -> Reply | None:
@@ -141,13 +139,11 @@ class ManagerSession:
     async def _keep_connected(self) -> None:
         async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
             stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
-            watch = self._loop.create_task(self._watch_for_answers())
             pause = FIRST_PAUSE
             while not self._closed:
                 answered = self._answered
                 reason = await self._one_stream(stub)
                 if reason == "ERROR_REASON_STALE_EPOCH" or self._closed:
-                    watch.cancel()
                     return
                 if reason == "ERROR_REASON_DESCRIPTORS_WANTED" and self._give_back is not None:
                     await asyncio.to_thread(self._give_back)
@@ -155,36 +151,43 @@ class ManagerSession:
                 await asyncio.sleep(pause)
                 self.reconnections += 1
 
-    async def _watch_for_answers(self) -> None:
-        """Give up a stream on which a turn stays unanswered: it goes out again, and is handled once all the same."""
-        while True:
-            await asyncio.sleep(PATIENCE / 4)
-            unanswered = self._sent is not None and self._sent is not self._answered
-            if unanswered and self._call is not None and self._loop.time() - self._sent_at > self._patience:
-                self._patience = min(2 * self._patience, LONGEST_PATIENCE)
-                self._given_up = self._call
-                self._call.cancel()
-
     async def _one_stream(self, stub: Any) -> str:
         """Exchange until the stream ends. Returns the reason that the manager gave, if it gave one."""
-        call = stub.Session(wait_for_ready=True)
-        self._sent = None
-        try:
-            # A sign of life opens the stream and makes it known to the manager; what is unanswered goes out again.
-            await call.write(self._heartbeat())
-            self._call = call
-            self._send_turn()
-            async for response in call:
-                self._take(response)
-            return ""
-        except grpc.RpcError as error:
-            return self._refused(error)
-        except asyncio.CancelledError:
-            if not self._closed and self._given_up is not call:
-                raise
-            return ""
-        finally:
-            self._call = None
+        call = self._call = stub.Session(wait_for_ready=True)
+        # A sign of life opens the stream and makes it known to the manager; what is unanswered goes out again.
+        self._sent, self._sign_due = None, True
+        self._due.set()
+        reading, writing = (self._loop.create_task(work) for work in (self._read(call), self._write(call)))
+        await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
+        self._call = None
+        # Without its reader or its writer a stream is of no use. Hanging up does not change how it has ended, if it has.
+        call.cancel()
+        writing.cancel()
+        ends = await asyncio.gather(reading, writing, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException) and not isinstance(end, STREAM_ENDS):
+                raise end
+        return self._refused(ends[0]) if isinstance(ends[0], grpc.RpcError) else ""
+
+    async def _read(self, call: Any) -> None:
+        async for response in call:
+            self._take(response)
+
+    async def _write(self, call: Any) -> None:
+        """Write what is due, one message after the other: gRPC refuses one while the last is not off its hands, and a
+        reply can be here before that.
+        """
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if self._sign_due:
+                self._sign_due = False
+                heartbeat = session_pb2.Heartbeat(epoch=self._epoch)
+                await call.write(session_pb2.SessionRequest(heartbeat=heartbeat))
+            turn = self._outstanding
+            if turn is not None and turn is not self._sent and turn is not self._answered:
+                self._sent = turn
+                await call.write(turn)
 
     def _refused(self, error: Any) -> str:
         reason = reason_of(error)
@@ -205,7 +208,8 @@ class ManagerSession:
         if what == "reply":
             self._take_reply(response.reply)
         elif what == "probe":
-            self._loop.create_task(self._write(self._heartbeat()))
+            self._sign_due = True
+            self._due.set()
         elif what == "nudge":
             self.turn_wanted.set()
 
@@ -214,27 +218,7 @@ class ManagerSession:
         turn = self._sent
         if turn is not None and turn is not self._answered and reply.number == turn.turn.number:
             self._answered = turn
-            self._patience = PATIENCE
             self._replies.put(decode_reply(reply))
-
-    def _heartbeat(self) -> session_pb2.SessionRequest:
-        return session_pb2.SessionRequest(heartbeat=session_pb2.Heartbeat(epoch=self._epoch))
-
-    def _send_turn(self) -> None:
-        """Put the unanswered turn on the stream, once. Without a stream it waits for the next one."""
-        turn = self._outstanding
-        if self._call is None or turn is None or turn is self._sent or turn is self._answered:
-            return
-        self._sent, self._sent_at = turn, self._loop.time()
-        self._loop.create_task(self._write(turn))
-
-    async def _write(self, request: session_pb2.SessionRequest) -> None:
-        try:
-            if self._call is not None:
-                await self._call.write(request)
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            # The stream is gone: its reader is about to see to that.
-            return
 
     def _hang_up(self) -> None:
         if self._call is not None:

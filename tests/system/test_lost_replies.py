@@ -36,10 +36,10 @@ def test_a_call_whose_answer_is_lost_is_made_once_however_often_it_is_repeated()
 
 
 def test_with_every_reply_held_back_the_engine_runs_on_through_all_its_look_ahead() -> None:
-    look_ahead = 9
+    look_ahead, depth = 9, 2
     requests = workload.plain(51, 8, prompt=6, output=200)
     with running() as world, proxied(world) as proxy:
-        settings = {"look_ahead": look_ahead, "depth": 2}
+        settings = {"look_ahead": look_ahead, "depth": depth}
         executor = world.start_executor(
             "a", requests, runtime_dir=str(proxy.folder), settings=settings, mean_seconds=0.003
         )
@@ -50,6 +50,7 @@ def test_with_every_reply_held_back_the_engine_runs_on_through_all_its_look_ahea
         wait_until(executor.is_waiting, "it has used up what it has")
         proxy.release()
         done = executor.await_done()
-        assert done["most_steps_in_a_turn"] >= look_ahead
+        # What was in flight when the turn that was held back went out had used some of it already.
+        assert done["most_steps_in_a_turn"] >= look_ahead - depth
         world.check_delivered("a", requests)
         world.check_memory()
