@@ -23,6 +23,9 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_INTERNAL: _ClassVar[ErrorReason]
     ERROR_REASON_OUT_OF_MEMORY: _ClassVar[ErrorReason]
     ERROR_REASON_DESCRIPTORS_WANTED: _ClassVar[ErrorReason]
+    ERROR_REASON_QUEUE_FULL: _ClassVar[ErrorReason]
+    ERROR_REASON_NEVER_FITS: _ClassVar[ErrorReason]
+    ERROR_REASON_GENERATION_LOST: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_INVALID_FIELD: ErrorReason
 ERROR_REASON_STALE_EPOCH: ErrorReason
@@ -40,3 +43,6 @@ ERROR_REASON_LEDGER_CORRUPT: ErrorReason
 ERROR_REASON_INTERNAL: ErrorReason
 ERROR_REASON_OUT_OF_MEMORY: ErrorReason
 ERROR_REASON_DESCRIPTORS_WANTED: ErrorReason
+ERROR_REASON_QUEUE_FULL: ErrorReason
+ERROR_REASON_NEVER_FITS: ErrorReason
+ERROR_REASON_GENERATION_LOST: ErrorReason
