@@ -1,4 +1,4 @@
-"""The executor's side of the descriptor socket: plain functions that wait, each with a time limit."""
+"""The callers' side of the descriptor socket: plain functions that wait, each with a time limit."""
 
 from __future__ import annotations
 
@@ -53,6 +53,31 @@ def fetch(
         close_all(descriptor for descriptor, _ in found.values())
         raise
     return found
+
+
+def fetch_ledger(
+    path: str | os.PathLike[str], pool: str | None = None, *, timeout: float = 5.0
+) -> tuple[int, dict[str, Any]]:
+    """Fetch a descriptor of a pool's ledger, for reading only, and what the manager says about it ("pool": its name).
+
+    Any process of the manager's user may: front doors and tools, which register nothing. Without a name it is the only
+    pool's. The caller owns the descriptor (close-on-exec).
+
+    Raises:
+        DescriptorError: refused (not-serving while the manager starts or stops, unknown-pool, several-pools), or not
+            answered in time.
+    """
+    found: dict[str, tuple[int, dict[str, Any]]] = {}
+    try:
+        with _Connection(path, timeout) as connection:
+            connection.send({"op": "ledger", "pool": pool}, ())
+            _take_items(connection, found)
+        if len(found) != 1:
+            raise DescriptorError("bad-reply", f"{len(found)} descriptors came instead of one ledger")
+    except BaseException:
+        close_all(descriptor for descriptor, _ in found.values())
+        raise
+    return found.popitem()[1]
 
 
 def give_back(

@@ -6,11 +6,14 @@
         -> {"items": [{"name": ..., "meta": {...}}, ...], "more": true}   + a descriptor for each; until more is false
     {"op": "return", "instance": HEX, "names": [...]}   + a descriptor for each
         -> {"ok": true}
+    {"op": "ledger", "pool": "name"}   or null for the only pool
+        -> {"items": [{"name": ..., "meta": {...}}], "more": false}   + a descriptor for reading only
     whatever is wrong
         -> {"error": REASON, "detail": TEXT}
 
-`instance` is the executor's UUID, 32 hexadecimal digits. A packet carries 64 descriptors at most. A connection may
-carry several requests, one after the other.
+`instance` is the executor's UUID, 32 hexadecimal digits. Whoever asks for a ledger needs none: it may be any process of
+the manager's user, and gets what nothing is stored through by mistake. A packet carries 64 descriptors at most. A
+connection may carry several requests, one after the other.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blockmgr.packets import check_name
+from blockmgr.processes import Process, ProcessError
 
 #: Descriptors in one packet, and so processes in one introduction.
 BATCH = 64
@@ -36,7 +40,8 @@ class DescriptorError(Exception):
     """A request on the descriptor socket was refused or failed.
 
     `reason` is one word for programs: bad-request, bad-reply, not-allowed, busy, dead, not-visible, timeout,
-    unreachable, internal, or one of the manager's own; `detail` is for people.
+    unreachable, internal, or one of the manager's own (not-serving, stale-epoch, unknown-pool, several-pools,
+    not-wanted); `detail` is for people.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -129,6 +134,24 @@ def names_of(message: dict[str, Any], descriptors: int) -> list[str]:
     if len(set(names)) != len(names):
         raise DescriptorError("bad-request", "names: one occurs twice")
     return names
+
+
+def process_of(entry: object, pidfd: int) -> Process:
+    """Return the process that an entry of an introduction announces, if `pidfd` is really its own and it lives."""
+    if not isinstance(entry, dict):
+        raise DescriptorError("bad-request", "processes: an entry is not an object")
+    pid, role = number_of(entry, "pid", 1), text_of(entry, "role")
+    try:
+        process = Process.adopt(pidfd, role)
+    except ProcessError as error:
+        raise DescriptorError("bad-request", f"processes: {role} {pid}: {error}") from None
+    if process.pid == 0:
+        raise DescriptorError("not-visible", f"{role} {pid} lives in a pid namespace that the manager cannot see")
+    if process.pid < 0 or process.is_dead:
+        raise DescriptorError("dead", f"{role} {pid} has exited")
+    if process.pid != pid:
+        raise DescriptorError("bad-request", f"processes: {role} {pid}: the pidfd is of process {process.pid}")
+    return process
 
 
 def _shown(value: object) -> str:

@@ -21,10 +21,11 @@ from blockmgr.descriptors.protocol import (
     list_of,
     names_of,
     number_of,
+    process_of,
     text_of,
 )
 from blockmgr.packets import Packet, PacketError, close_all, peer_of
-from blockmgr.processes import Process, ProcessError
+from blockmgr.processes import Process
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +43,14 @@ OnFetch = Callable[[str, int, str], Awaitable[Sequence[Offer]] | Sequence[Offer]
 #: They may be anything: check them before use (`Arena.adopt` does).
 OnReturn = Callable[[str, list[tuple[str, int]]], Awaitable[None] | None]
 
+#: Given a pool's name, or None for the only one. What is offered stays the manager's, and is passed on for reading only.
+OnLedger = Callable[[str | None], Awaitable[Offer] | Offer]
+
 
 class DescriptorServer:
     """Serves the descriptor socket on the running event loop, which it never blocks.
 
-    Only processes of the manager's own user, and root, may connect. The three callbacks hold the policy; they may be
+    Only processes of the manager's own user, and root, may connect. The callbacks hold the policy; they may be
     plain or async, and refuse a request by raising `DescriptorError`.
     """
 
@@ -57,6 +61,7 @@ class DescriptorServer:
         on_introduce: OnIntroduce,
         on_fetch: OnFetch,
         on_return: OnReturn,
+        on_ledger: OnLedger,
         most_connections: int = 64,
         connection_seconds: float = 10.0,
     ) -> None:
@@ -65,6 +70,7 @@ class DescriptorServer:
         self._on_introduce = on_introduce
         self._on_fetch = on_fetch
         self._on_return = on_return
+        self._on_ledger = on_ledger
         self._most_connections = most_connections
         self._connection_seconds = connection_seconds
         self._listening: socket.socket | None = None
@@ -185,14 +191,17 @@ class DescriptorServer:
             case "fetch":
                 await self._hand_out(connection, message)
                 return
+            case "ledger":
+                await self._hand_out_ledger(connection, message)
+                return
             case other:
-                raise DescriptorError("bad-request", f"op: {other!r} is not introduce, fetch or return")
+                raise DescriptorError("bad-request", f"op: {other!r} is not introduce, fetch, return or ledger")
         await send_packet(connection, {"ok": True})
 
     async def _introduce(self, message: dict[str, Any], packet: Packet) -> None:
         instance = instance_of(message)
         processes = [
-            _checked_process(entry, pidfd)
+            process_of(entry, pidfd)
             for entry, pidfd in zip(
                 list_of(message, "processes", len(packet.descriptors)), packet.descriptors, strict=True
             )
@@ -221,23 +230,16 @@ class DescriptorServer:
         finally:
             close_all(copies)
 
-
-def _checked_process(entry: object, pidfd: int) -> Process:
-    """Return the process that `entry` announces, if `pidfd` is really its own and it lives."""
-    if not isinstance(entry, dict):
-        raise DescriptorError("bad-request", "processes: an entry is not an object")
-    pid, role = number_of(entry, "pid", 1), text_of(entry, "role")
-    try:
-        process = Process.adopt(pidfd, role)
-    except ProcessError as error:
-        raise DescriptorError("bad-request", f"processes: {role} {pid}: {error}") from None
-    if process.pid == 0:
-        raise DescriptorError("not-visible", f"{role} {pid} lives in a pid namespace that the manager cannot see")
-    if process.pid < 0 or process.is_dead:
-        raise DescriptorError("dead", f"{role} {pid} has exited")
-    if process.pid != pid:
-        raise DescriptorError("bad-request", f"processes: {role} {pid}: the pidfd is of process {process.pid}")
-    return process
+    async def _hand_out_ledger(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        pool = None if message.get("pool") is None else text_of(message, "pool")
+        offer = await _result(self._on_ledger(pool))
+        # Opened anew, not copied: a copy would let its receiver store through it.
+        reading = os.open(f"/proc/self/fd/{offer.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            reply = {"items": [{"name": offer.name, "meta": offer.meta}], "more": False}
+            await send_packet(connection, reply, [reading])
+        finally:
+            os.close(reading)
 
 
 async def _result(value: Awaitable[T] | T) -> T:

@@ -73,14 +73,17 @@ class ManagedPool:
 
     def offers(self, redo: int) -> list[Offer]:
         """What an executor fetches to map the pool and its ledger, and to give back should everyone else lose it."""
-        offers = [Offer(f"ledger.{self.name}", self.ledger.descriptor, {"kind": "ledger"})]
-        offers.append(Offer("redo", redo, {"kind": "redo"}))
+        offers = [self.ledger_offer(), Offer("redo", redo, {"kind": "redo"})]
         for tier, arena in self.arenas():
             for index, extent in enumerate(arena.extents):
                 if extent.descriptor is not None:
                     meta = {"kind": tier, "arena": arena.kind, "index": index, "size": extent.size}
                     offers.append(Offer(f"{tier}.{self.name}.{index}", extent.descriptor, meta))
         return offers
+
+    def ledger_offer(self) -> Offer:
+        """What anybody fetches to read along."""
+        return Offer(f"ledger.{self.name}", self.ledger.descriptor, {"kind": "ledger", "pool": self.name})
 
     def arenas(self) -> Iterable[tuple[str, Arena]]:
         """The memory of each tier that there is."""

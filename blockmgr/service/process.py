@@ -78,6 +78,7 @@ class ManagerProcess:
             on_introduce=self._on_introduce,
             on_fetch=self._on_fetch,
             on_return=self._on_return,
+            on_ledger=self._on_ledger,
         )
         self._watch_signals()
         with usable(self.settings.runtime_dir):
@@ -219,6 +220,17 @@ class ManagerProcess:
         if member.instance.hex() != instance or managed.name != pool:
             raise DescriptorError("not-allowed", f"epoch {epoch} is not of this instance, or not of pool {pool!r}")
         return managed.offers(self.manager.redo.descriptor)
+
+    def _on_ledger(self, pool: str | None) -> Offer:
+        if self._why_not is not None:
+            raise DescriptorError("not-serving", str(self._why_not))
+        pools = self.manager.pools
+        if pool is None and len(pools) > 1:
+            raise DescriptorError("several-pools", f"one of {', '.join(pools)} has to be named")
+        managed = next(iter(pools.values()), None) if pool is None else pools.get(pool)
+        if managed is None:
+            raise DescriptorError("unknown-pool", f"there is no pool {pool!r}" if pool else "there is no pool yet")
+        return managed.ledger_offer()
 
     def _on_return(self, instance: str, descriptors: list[tuple[str, int]]) -> None:
         if not isinstance(self._why_not, DescriptorsWanted):

@@ -1,6 +1,8 @@
 import asyncio
+import fcntl
 import gc
 import json
+import mmap
 import os
 import re
 import socket
@@ -15,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from blockmgr.descriptors import DescriptorError, DescriptorServer, Offer, fetch, give_back, introduce
+from blockmgr.descriptors import DescriptorError, DescriptorServer, Offer, fetch, fetch_ledger, give_back, introduce
 from blockmgr.packets import close_all, rights
 from blockmgr.processes import Process
 
@@ -50,6 +52,12 @@ class Manager:
             raise self.refuse
         self.returned += descriptors
 
+    def on_ledger(self, pool: str | None) -> Offer:
+        if self.refuse:
+            raise self.refuse
+        self.asked.append(("", 0, str(pool)))
+        return self.offers[0]
+
     def close(self) -> None:
         for process in self.processes:
             process.close()
@@ -60,7 +68,12 @@ class Manager:
 @asynccontextmanager
 async def serving(path: Path, manager: Manager, **limits: Any) -> AsyncIterator[DescriptorServer]:
     server = DescriptorServer(
-        path, on_introduce=manager.on_introduce, on_fetch=manager.on_fetch, on_return=manager.on_return, **limits
+        path,
+        on_introduce=manager.on_introduce,
+        on_fetch=manager.on_fetch,
+        on_return=manager.on_return,
+        on_ledger=manager.on_ledger,
+        **limits,
     )
     await server.start()
     try:
@@ -177,6 +190,35 @@ def test_any_number_of_descriptors_arrives_in_order(
     close_all(fd for fd, _ in found.values())
 
 
+def test_a_ledger_comes_as_a_descriptor_for_reading_only(
+    serve: Callable[..., tuple[int, dict[str, Any]]], path: Path, manager: Manager
+) -> None:
+    manager.offers = [Offer("ledger.main", memory(b"table"), {"pool": "main"})]
+    descriptor, meta = serve(lambda: fetch_ledger(path, "main"))
+    try:
+        assert (os.pread(descriptor, 9, 0), meta) == (b"table", {"pool": "main"})
+        assert fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.pwrite(descriptor, b"x", 0)
+        with pytest.raises(PermissionError):
+            mmap.mmap(descriptor, 5, access=mmap.ACCESS_WRITE)
+        assert not os.get_inheritable(descriptor)
+    finally:
+        os.close(descriptor)
+    assert os.pwrite(manager.offers[0].descriptor, b"T", 0) == 1
+
+
+@pytest.mark.parametrize("pool", [None, "main"])
+def test_a_ledger_is_asked_for_by_name_or_as_the_only_one(
+    serve: Callable[..., None], path: Path, manager: Manager, pool: str | None
+) -> None:
+    manager.offers = [Offer("ledger.main", memory(b"table"))]
+    before = open_descriptors()
+    serve(lambda: os.close(fetch_ledger(path, pool)[0]))
+    assert manager.asked == [("", 0, str(pool))]
+    assert open_descriptors() == before
+
+
 def test_descriptors_can_be_given_back(serve: Callable[..., None], path: Path, manager: Manager) -> None:
     held = {f"extent.{n}": memory(str(n).encode()) for n in range(70)}
     serve(lambda: give_back(path, INSTANCE, held))
@@ -197,6 +239,7 @@ def test_a_refusal_reaches_the_caller_with_its_reason(serve: Callable[..., None]
                 lambda: introduce(path, INSTANCE, [process]),
                 lambda: fetch(path, INSTANCE, 3, "main"),
                 lambda: give_back(path, INSTANCE, held),
+                lambda: fetch_ledger(path),
             ):
                 with pytest.raises(DescriptorError, match="epoch 3, now 4") as caught:
                     call()
@@ -235,7 +278,8 @@ GOOD = {"op": "introduce", "instance": INSTANCE, "processes": [{"pid": 1, "role"
         (b"[" * 60_000, 0, "not JSON"),
         ([], 0, "not a JSON object"),
         ({}, 0, "op: None is not"),
-        ({**GOOD, "op": "dance"}, 1, "op: 'dance' is not introduce, fetch or return"),
+        ({**GOOD, "op": "dance"}, 1, "op: 'dance' is not introduce, fetch, return or ledger"),
+        ({"op": "ledger", "pool": 7}, 0, "pool: 7 is not a text"),
         ({**GOOD, "instance": "ABC"}, 1, "instance: 'ABC' is not 32"),
         ({**GOOD, "processes": []}, 0, "processes: \\[\\] is not a list of 1 to 64"),
         ({**GOOD, "processes": [{}] * 65}, 1, "is not a list of 1 to 64"),
@@ -370,7 +414,13 @@ def test_stopping_cuts_off_what_is_under_way(path: Path, manager: Manager) -> No
             asked.set()
             return await asyncio.Future()
 
-        server = DescriptorServer(path, on_introduce=manager.on_introduce, on_fetch=never, on_return=manager.on_return)
+        server = DescriptorServer(
+            path,
+            on_introduce=manager.on_introduce,
+            on_fetch=never,
+            on_return=manager.on_return,
+            on_ledger=manager.on_ledger,
+        )
         await server.start()
         request = asyncio.create_task(asyncio.to_thread(fetch, path, INSTANCE, 1, "main"))
         await asked.wait()
