@@ -14,6 +14,9 @@ from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
+from blockmgr.configuration import WrongSetting
+from blockmgr.runtime import default_runtime_dir, find_runtime_dir
+
 ENOUGH_DESCRIPTORS = 1024
 LONGEST_SOCKET_NAME = len("descriptors.sock") + 1
 LONGEST_SOCKET_PATH = 107
@@ -43,8 +46,8 @@ class Finding:
     text: str
 
 
-def examine(runtime_dir: Path) -> list[Finding]:
-    """Run every check. None of them changes anything but for what it removes again."""
+def examine(runtime_dir: Path | None = None) -> list[Finding]:
+    """Run every check; the runtime folder is the manager's, or the one given. Nothing is changed but what is removed again."""
     checks: list[Callable[[], Iterator[Finding]]] = [
         _system,
         _shared_memory,
@@ -104,7 +107,12 @@ def _limits() -> Iterator[Finding]:
     yield Finding("memory", Verdict.GOOD, f"{total:.1f} GiB, {free:.1f} GiB of it unused")
 
 
-def _runtime_dir(path: Path) -> Iterator[Finding]:
+def _runtime_dir(given: Path | None) -> Iterator[Finding]:
+    try:
+        path = find_runtime_dir(given)
+    except WrongSetting as error:
+        yield Finding("settings", Verdict.BROKEN, str(error))
+        path = given or default_runtime_dir()
     longest = len(os.fsencode(path.absolute())) + LONGEST_SOCKET_NAME
     if longest > LONGEST_SOCKET_PATH:
         text = f"{path}: a socket's path in it would have {longest} bytes, {LONGEST_SOCKET_PATH} are possible"

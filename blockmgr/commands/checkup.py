@@ -1,6 +1,5 @@
 """The command that looks at this machine."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,9 +21,8 @@ def doctor(
     from dataclasses import asdict
 
     from blockmgr.diagnosis import Verdict, examine
-    from blockmgr.runtime import default_runtime_dir
 
-    findings = examine(runtime_dir or Path(os.environ.get("PAGEHOLD_RUNTIME_DIR", default_runtime_dir())))
+    findings = examine(runtime_dir)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

@@ -1,16 +1,10 @@
 """Commands that run a process of the manager's: itself, and its keeper."""
 
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from blockmgr.service.settings import ManagerSettings
 
 RuntimeDir = Annotated[Path | None, typer.Option("--runtime-dir", help="Folder of sockets and locks.")]
 Address = Annotated[str | None, typer.Option("--address", help="Operators' port, HOST:PORT or unix:PATH.")]
@@ -29,60 +23,58 @@ def blockmgr(
     """Run a block manager in the foreground, for systemd, a container, or a keeper.
 
     Everything else is set by PAGEHOLD_… variables or a TOML file that PAGEHOLD_CONFIG names. Started alone, nobody keeps
-    its memory when it dies: under systemd set FileDescriptorStoreMax=, or let `pagehold keeper` start it.
+    its memory when it dies: under systemd set FileDescriptorStoreMax=, or let `pagehold keeper` start it. Exits with 78 where
+    a setting is wrong, so that starting it again makes no sense.
     """
+    from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
+    from blockmgr.notify import say_why_it_ends
     from blockmgr.service.process import serve
     from blockmgr.service.settings import ManagerSettings
 
-    settings = _load(
-        ManagerSettings.load,
-        runtime_dir=runtime_dir,
-        admin_address=address,
-        lease_seconds=lease,
-        log_level=log_level,
-        log_format=log_format,
-    )
-    raise typer.Exit(serve(settings))
-
-
-def _load(load: "Callable[..., ManagerSettings]", **flags: object) -> "ManagerSettings":
-    """Settings from flags, environment and file; what is wrong is said in a line each."""
-    from pydantic import ValidationError
-
     try:
-        return load(**flags)
-    except ValidationError as error:
-        for problem in error.errors():
-            name = ".".join(str(part) for part in problem["loc"])
-            typer.echo(f"{name} is {problem['input']!r}: {problem['msg']}", err=True)
-        raise typer.Exit(2) from None
-    except (OSError, ValueError) as error:
-        typer.echo(f"PAGEHOLD_CONFIG is {os.environ.get('PAGEHOLD_CONFIG')!r}, which cannot be read: {error}", err=True)
-        raise typer.Exit(2) from None
+        settings = ManagerSettings.load(
+            runtime_dir=runtime_dir,
+            admin_address=address,
+            lease_seconds=lease,
+            log_level=log_level,
+            log_format=log_format,
+        )
+        code = serve(settings)
+    except WrongSetting as error:
+        say_why_it_ends(str(error))
+        typer.echo(str(error), err=True)
+        code = WRONG_SETTINGS
+    raise typer.Exit(code)
 
 
 def keeper(
     runtime_dir: RuntimeDir = None,
     address: Address = None,
     watchdog: Annotated[
-        float, typer.Option(help="Seconds between the manager's signs of life; 0: not watched.")
+        float, typer.Option(min=0, help="Seconds between the manager's signs of life; 0: not watched.")
     ] = 10.0,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
     """Run a block manager and keep it: start it again whenever it ends, with the memory it had.
 
-    The keeper holds a copy of every descriptor, so that no death of the manager frees the cache.
+    The keeper holds a copy of every descriptor, so that no death of the manager frees the cache. Where the manager says that a
+    setting is wrong before it holds anything, the keeper ends too, with 78.
     """
+    from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
     from blockmgr.keeper import ChildSettings, KeeperError, run_keeper
-    from blockmgr.runtime import default_runtime_dir
+    from blockmgr.runtime import find_runtime_dir
 
-    folder = runtime_dir or Path(os.environ.get("PAGEHOLD_RUNTIME_DIR", default_runtime_dir()))
     flags = {"--address": address, "--log-level": log_level, "--log-format": log_format}
-    command = [sys.executable, "-m", "pagehold.client", "blockmgr", "--runtime-dir", str(folder)]
-    command += [part for flag, value in flags.items() if value is not None for part in (flag, value)]
     try:
-        raise typer.Exit(run_keeper(folder, [ChildSettings("manager", tuple(command), watchdog=watchdog or None)]))
+        folder = find_runtime_dir(runtime_dir)
+        command = [sys.executable, "-m", "pagehold.client", "blockmgr", "--runtime-dir", str(folder)]
+        command += [part for flag, value in flags.items() if value is not None for part in (flag, value)]
+        code = run_keeper(folder, [ChildSettings("manager", tuple(command), watchdog=watchdog or None)])
+    except WrongSetting as error:
+        typer.echo(f"keeper: {error}", err=True)
+        code = WRONG_SETTINGS
     except KeeperError as error:
         typer.echo(f"keeper: {error}", err=True)
-        raise typer.Exit(2) from None
+        code = 2
+    raise typer.Exit(code)

@@ -1,7 +1,8 @@
 """`python -m blockmgr.keeper --runtime-dir DIR [--] COMMAND...`: keep COMMAND, the manager, running.
 
 COMMAND is started again whenever it ends, also with code 0: only a signal to the keeper (SIGTERM, SIGINT; a second one
-kills at once) means an end. With --once the keeper ends when COMMAND does, with its code.
+kills at once) means an end; or code 78, by which COMMAND says that its settings are wrong, while nothing of it is stored.
+With --once the keeper ends when COMMAND does, with its code.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
 from blockmgr.keeper import ChildSettings, KeeperError, run_keeper
 
 
@@ -52,6 +54,9 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         return run_keeper(arguments.runtime_dir, [settings_of(arguments)])
+    except WrongSetting as error:
+        print(f"keeper: {error}", file=sys.stderr)
+        return WRONG_SETTINGS
     except KeeperError as error:
         print(f"keeper: {error}", file=sys.stderr)
         return 2

@@ -7,6 +7,7 @@ import os
 import signal
 from dataclasses import dataclass, field
 
+from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
 from blockmgr.keeper.log import log
 from blockmgr.keeper.messages import Notification
 from blockmgr.keeper.runtime import RuntimeDirectory
@@ -44,6 +45,9 @@ class ChildSettings:
     Either is late only once half as much again (5 s at most) has passed: see `Child.due`.
     `abort_grace`: from SIGABRT, sent when one is missed, to SIGKILL. `stop_grace`: from SIGTERM to SIGKILL.
     `once`: do not start it again when it ends.
+
+    Raises:
+        WrongSetting: a time or the size of the store is out of its limits.
     """
 
     name: str
@@ -55,6 +59,17 @@ class ChildSettings:
     store_limit: int = 512
     restart_delay: RestartDelay = field(default_factory=RestartDelay)
     once: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        for name in ("watchdog", "start_limit", "abort_grace", "stop_grace"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise WrongSetting(f"{name} is {value}: it must be a number of seconds from 0 on")
+        if self.watchdog == 0:
+            raise WrongSetting("watchdog is 0: it must be above 0, or none")
+        if self.store_limit < 1:
+            raise WrongSetting(f"store_limit is {self.store_limit}: it must be at least 1")
 
 
 #: Seconds that a missed sign of life is waited for at most.
@@ -86,6 +101,7 @@ class Child:
         self._ready_at: float | None = None
         self._overdue = False
         self._deaths = 0
+        self._status = ""
 
     def begin(self, now: float) -> None:
         """Take over the process that an earlier keeper left running, or start one."""
@@ -110,7 +126,8 @@ class Child:
             self._ready_at = now
             log("ready", child=self.settings.name)
         if message.status is not None:
-            log("status", child=self.settings.name, text=message.status[:512])
+            self._status = message.status[:512]
+            log("status", child=self.settings.name, text=self._status)
         if message.stopping:
             log("stopping", child=self.settings.name)
         if self.phase is Phase.RUNNING:
@@ -147,11 +164,16 @@ class Child:
         self.process.close()
         self.process = None
         self._runtime.forget(self.settings.name)
-        if self.phase is Phase.STOPPING or self.settings.once:
+        hopeless = code == WRONG_SETTINGS
+        if hopeless:
+            log("settings are wrong", child=self.settings.name, reason=self._status, stored=len(self.store))
+        # With something in store the next attempt is made all the same: to end would free that memory, while the settings
+        # may yet be mended.
+        if self.phase is Phase.STOPPING or self.settings.once or (hopeless and not len(self.store)):
             self.exit_code = code
             self.phase, self.deadline = Phase.ENDED, None
         else:
-            self._await_restart(now)
+            self._await_restart(now, hopeless)
         return True
 
     def stop(self, now: float) -> None:
@@ -185,7 +207,7 @@ class Child:
             self.settings.store_limit,
             self.settings.watchdog,
         )
-        self._ready_at = None
+        self._ready_at, self._status = None, ""
         try:
             self.process = spawn(
                 self.settings.name, self.settings.command, environment, [entry.descriptor for entry in entries]
@@ -208,12 +230,12 @@ class Child:
             return self.settings.start_limit
         return self.settings.watchdog
 
-    def _await_restart(self, now: float) -> None:
+    def _await_restart(self, now: float, hopeless: bool = False) -> None:
         delay = self.settings.restart_delay
         if self._ready_at is not None and now - self._ready_at >= delay.settled:
             self._deaths = 0
         self._deaths += 1
-        wait = delay.after(self._deaths)
+        wait = delay.longest if hopeless else delay.after(self._deaths)
         self.phase, self.deadline = Phase.WAITING, now + wait
         if wait:
             log("waiting", child=self.settings.name, deaths=self._deaths, seconds=wait)

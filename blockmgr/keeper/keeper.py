@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from blockmgr.configuration import WrongSetting
 from blockmgr.keeper.child import Child, ChildSettings, Phase
 from blockmgr.keeper.log import log
 from blockmgr.keeper.messages import LONGEST_MESSAGE, Notification
-from blockmgr.keeper.runtime import KeeperError, RuntimeDirectory
+from blockmgr.keeper.runtime import RuntimeDirectory
 from blockmgr.packets import PacketError, receive
 
 #: Notifications handled in a row before deaths, signals and deadlines get their turn.
@@ -39,12 +40,13 @@ class Keeper:
         """Lock the directory and bind the socket; `run` starts the children.
 
         Raises:
-            KeeperError: another keeper runs here, or a command is not to be found.
+            KeeperError: another keeper runs here.
+            WrongSetting: a command is not to be found, or the directory cannot be used.
         """
         settings = list(children)
         for child in settings:
             if not child.command or shutil.which(child.command[0]) is None:
-                raise KeeperError(f"{child.name}: command {' '.join(child.command)!r} is not to be found")
+                raise WrongSetting(f"{child.name}: command {' '.join(child.command)!r} is not to be found")
         self._runtime = RuntimeDirectory(runtime_directory)
         self._socket = self._runtime.listen()
         self._selector = selectors.DefaultSelector()
@@ -57,8 +59,8 @@ class Keeper:
     def run(self) -> int:
         """Run until every child has ended for good, and return the exit code for this process.
 
-        0 if all ended well after a request to stop; of a child with `once`, its own code (128 + n for signal n);
-        1 if one had to be killed, or failed, while stopping.
+        0 if all ended well after a request to stop; of a child with `once`, or whose settings are wrong, its own code
+        (128 + n for signal n); 1 if one had to be killed, or failed, while stopping.
         """
         with _wakeups() as wakeups:
             self._selector.register(wakeups, selectors.EVENT_READ)
@@ -177,7 +179,8 @@ def run_keeper(runtime_directory: Path, children: Iterable[ChildSettings]) -> in
     """Run a keeper in this process, from its main thread, until it is told to stop; return the exit code.
 
     Raises:
-        KeeperError: another keeper runs in this directory, or a command is not to be found.
+        KeeperError: another keeper runs in this directory.
+        WrongSetting: a command is not to be found, or the directory cannot be used.
     """
     keeper = Keeper(runtime_directory, children)
     try:

@@ -9,13 +9,14 @@ import socket
 import stat
 from pathlib import Path
 
+from blockmgr.configuration import WrongSetting, may_pass
 from blockmgr.processes import Process, ProcessError
 
 _LONGEST_SOCKET_PATH = 107  # bytes of sun_path, less the final NUL
 
 
 class KeeperError(Exception):
-    """The keeper cannot run as asked; the text is for the person who started it."""
+    """The keeper cannot run now; the text is for the person who started it."""
 
 
 class RuntimeDirectory:
@@ -30,23 +31,24 @@ class RuntimeDirectory:
         """Create the directory if need be and lock it.
 
         Raises:
-            KeeperError: another keeper runs here, or the directory belongs to or is open to others.
+            KeeperError: another keeper runs here, or the machine is short of something.
+            WrongSetting: the directory cannot be made, or belongs to or is open to others.
         """
         self.path = path.absolute()
         self.socket_path = self.path / "notify.sock"
         if len(os.fsencode(self.socket_path)) > _LONGEST_SOCKET_PATH:
-            raise KeeperError(f"{self.socket_path}: longer than the {_LONGEST_SOCKET_PATH} bytes of a socket's path")
+            raise WrongSetting(f"{self.socket_path}: longer than the {_LONGEST_SOCKET_PATH} bytes of a socket's path")
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = self.path.stat()
             if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
-                raise KeeperError(
+                raise WrongSetting(
                     f"{self.path}: owned by uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}; "
                     f"it must be owned by uid {os.geteuid()} and writable by nobody else"
                 )
             self._lock = os.open(self.path / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise KeeperError(f"{self.path}: {error}") from error
+            raise (KeeperError if may_pass(error) else WrongSetting)(f"{self.path}: {error}") from error
         self._take_lock()
 
     def listen(self) -> socket.socket:

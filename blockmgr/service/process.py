@@ -18,12 +18,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from blockmgr.configuration import WRONG_SETTINGS, WrongSetting, may_pass
 from blockmgr.core.errors import BlockManagerError, Precondition, StaleEpoch
 from blockmgr.descriptors import DescriptorError, DescriptorServer, Offer
-from blockmgr.notify import Notifier, NotifyError, inherited_descriptors, watchdog_interval
+from blockmgr.notify import Notifier, NotifyError, inherited_descriptors, say_why_it_ends, watchdog_interval
 from blockmgr.presence import executors_present
 from blockmgr.processes import Process
 from blockmgr.service import block_manager
+from blockmgr.service.addresses import ensure_free
 from blockmgr.service.admin import AdminServicer, add_to_server
 from blockmgr.service.codec import encode_reply
 from blockmgr.service.errors import DescriptorsWanted, NotServing
@@ -52,7 +54,7 @@ class ManagerProcess:
 
     def __init__(self, settings: ManagerSettings) -> None:
         self.settings = settings
-        self.notifier = Notifier.from_environment()
+        self.notifier, self._watchdog = _service_manager()
         self.manager = Manager(settings, self.notifier, encode_reply)
         self._servicer = block_manager.BlockManagerServicer(self.manager)
         self._admin = AdminServicer(self.manager)
@@ -129,6 +131,7 @@ class ManagerProcess:
         name = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
         self._add_common(server, self._health[1], name)
         address = self.settings.admin_address
+        ensure_free(address)
         try:
             port = server.add_insecure_port(address)
         except RuntimeError as error:
@@ -186,7 +189,7 @@ class ManagerProcess:
 
     async def _show_signs_of_life(self) -> None:
         """Ping the watchdog from the loop itself, so that a loop that is stuck is noticed; and notice a new keeper."""
-        interval = (watchdog_interval() or 2.0) / 2
+        interval = (self._watchdog or 2.0) / 2
         while True:
             self.notifier.watchdog()
             self._deposit_due |= self.notifier.replaced()
@@ -273,18 +276,32 @@ def _merged(stored: dict[str, list[int]], returned: dict[str, list[int]]) -> dic
     return stored | returned
 
 
+def _service_manager() -> tuple[Notifier, float | None]:
+    """Whoever started this process and keeps its descriptors; and the seconds within which it wants signs of life."""
+    try:
+        return Notifier.from_environment(), watchdog_interval()
+    except NotifyError as error:
+        raise WrongSetting(str(error)) from error
+
+
 @contextmanager
 def usable(runtime_dir: Path) -> Iterator[None]:
-    """For what is made in the runtime folder: raises ``Precondition``, naming the setting, where that is not possible."""
+    """For what is made in the runtime folder: raises ``WrongSetting``, naming it, where that is not possible.
+
+    ``Precondition`` where it is not possible just now. gRPC raises no OSError for a socket that cannot be bound.
+    """
     try:
         yield
     except (OSError, RuntimeError) as error:
-        # gRPC raises no OSError for a socket that cannot be bound.
-        raise Precondition(f"runtime_dir is {runtime_dir}, but it cannot be used: {error}") from error
+        kind = WrongSetting if isinstance(error, OSError) and not may_pass(error) else Precondition
+        raise kind(f"runtime_dir is {runtime_dir}, but it cannot be used: {error}") from error
 
 
 def take_runtime_dir(path: Path) -> IO[str]:
-    """Lock the runtime folder for this manager. Raises ``Precondition`` if another one serves there, or none can."""
+    """Lock the runtime folder for this manager.
+
+    Raises ``Precondition`` if another one serves there, ``WrongSetting`` if none can.
+    """
     with usable(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open(path / "blockmgr.lock", "a+")  # noqa: SIM115 - the lock, held for as long as the process serves
@@ -306,9 +323,10 @@ def serve(settings: ManagerSettings) -> int:
     configure_logs(settings)
     try:
         uvloop.run(ManagerProcess(settings).run())
-    except BlockManagerError as error:
+    except (BlockManagerError, NotifyError, WrongSetting) as error:
         log.error("cannot serve", error=str(error))
-        return 1
+        say_why_it_ends(str(error))
+        return WRONG_SETTINGS if isinstance(error, WrongSetting) else 1
     return 0
 
 

@@ -1,19 +1,20 @@
 """Settings of the block manager's process: flags over environment (``PAGEHOLD_…``) over a TOML file over defaults."""
 
-import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from blockmgr.configuration import WrongSetting, settings_file
 from blockmgr.runtime import default_runtime_dir
+from blockmgr.service.addresses import parse_address
 
 
 class ManagerSettings(BaseSettings):
     """Everything that can be set. Times are in seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="PAGEHOLD_", toml_file=None, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="PAGEHOLD_", extra="forbid")
 
     runtime_dir: Path = Field(default_factory=default_runtime_dir, description="folder of sockets and locks")
     admin_address: str = Field("127.0.0.1:7070", description="address of the operators' port; unix:PATH for a socket")
@@ -43,17 +44,27 @@ class ManagerSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, then environment, then the file named by ``PAGEHOLD_CONFIG``."""
-        path = os.environ.get("PAGEHOLD_CONFIG")
-        if path:
-            # What reads it would pass over a file that is not there, and the manager run with other settings than meant.
-            open(path, "rb").close()
-        files = (TomlConfigSettingsSource(settings_cls, Path(path)),) if path else ()
-        return (init_settings, env_settings, *files)
+        # Not pydantic's own source for such files: that passes over one that is not there, and the manager would run with
+        # other settings than meant.
+        return (init_settings, env_settings, InitSettingsSource(settings_cls, settings_file()))
+
+    @field_validator("admin_address")
+    @classmethod
+    def _check_address(cls, address: str) -> str:
+        parse_address(address)
+        return address
 
     @classmethod
     def load(cls, **flags: Any) -> "ManagerSettings":
-        """Settings with the flags that were given (None: not given) over everything else."""
-        return cls(**{name: value for name, value in flags.items() if value is not None})
+        """Settings with the flags that were given (None: not given) over everything else.
+
+        Raises:
+            WrongSetting: a value may not be had, or the file cannot be read.
+        """
+        try:
+            return cls(**{name: value for name, value in flags.items() if value is not None})
+        except ValidationError as error:
+            raise WrongSetting("\n".join(map(_in_words, error.errors()))) from None
 
     @property
     def executor_socket(self) -> Path:
@@ -64,3 +75,9 @@ class ManagerSettings(BaseSettings):
     def descriptor_socket(self) -> Path:
         """Where descriptors are passed."""
         return self.runtime_dir / "descriptors.sock"
+
+
+def _in_words(problem: Any) -> str:
+    """One wrong value, as it is told to whoever set it."""
+    name = ".".join(str(part) for part in problem["loc"])
+    return f"{name} is {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"

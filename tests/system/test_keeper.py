@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.processes import Process
 from tests.system.keeper_program import KeeperProgram, wait_until
 from tests.system.toy_child import LIVES
@@ -144,6 +145,23 @@ def test_an_end_that_nobody_asked_for_is_followed_by_a_start_even_with_code_0(st
     assert keeper.events("ended")[0]["code"] == 0
 
 
+def test_a_child_whose_settings_are_wrong_is_not_started_again_and_the_keeper_ends_with_its_code(start: Start) -> None:
+    keeper = start("wrong settings")
+    assert keeper.process.wait(10) == WRONG_SETTINGS
+    assert len(keeper.events("started")) == 1
+    assert keeper.events("settings are wrong")[0]["reason"] == "port is x"
+
+
+def test_while_something_is_stored_wrong_settings_are_tried_again_so_that_nothing_is_lost(start: Start) -> None:
+    keeper = start("settings wrong once", restart_delay={"immediate": 1000, "longest": 0.2})
+    keeper.await_events("ready")
+    os.kill(keeper.lives[0]["pid"], signal.SIGKILL)
+    keeper.await_events("ready", 2)
+    assert keeper.events("settings are wrong")[0]["stored"] == 1
+    assert [event["seconds"] for event in keeper.events("waiting")] == [0.2]
+    assert [life["names"] for life in keeper.lives] == [[], ["counter"], ["counter"]]
+
+
 @pytest.mark.parametrize(("task", "code"), [("end", 0), ("fail", 7), ("trigger", 128 + signal.SIGABRT)])
 def test_with_once_the_keeper_ends_with_its_childs_code(start: Start, task: str, code: int) -> None:
     keeper = start(task, once=True)
@@ -248,5 +266,5 @@ def test_a_command_that_does_not_exist_is_refused_before_anything_runs(tmp_path:
         capture_output=True,
         text=True,
     )
-    assert answer.returncode == 2
+    assert answer.returncode == WRONG_SETTINGS
     assert "command 'no-such-program -x' is not to be found" in answer.stderr

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.notify import Notifier, inherited_descriptors, watchdog_interval
 
 LIVES = 20
@@ -47,6 +48,9 @@ def main() -> None:
     found = sorted(int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}"))
     inherited = inherited_descriptors()
     notifier = Notifier.from_environment()
+    if task == "wrong settings":
+        notifier.status("port is x")
+        sys.exit(WRONG_SETTINGS)
     life, counter = count_life(notifier, inherited)
     entry = {
         "pid": os.getpid(),
@@ -62,6 +66,8 @@ def main() -> None:
         signal.pause()
     if task == "fail":
         sys.exit(7)
+    if task == "settings wrong once" and life == 2:
+        sys.exit(WRONG_SETTINGS)
     if task == "deaf":
         signal.signal(signal.SIGABRT, signal.SIG_IGN)
     ended: list[int] = []

@@ -1,0 +1,47 @@
+"""Settings that more than one program reads: the file of settings, and what it means that a setting is wrong.
+
+Light: nothing but the standard library, since the keeper and `pagehold doctor` read here too.
+"""
+
+import errno
+import os
+import tomllib
+from typing import Any
+
+WRONG_SETTINGS = 78
+"""Exit code of a process whose settings are wrong (EX_CONFIG of sysexits.h): started again, it would end so again."""
+
+_MAY_PASS = frozenset(
+    {
+        *(errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAGAIN, errno.EBUSY, errno.EDQUOT, errno.EINTR, errno.EIO),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC, errno.ESTALE),
+    }
+)
+
+
+class WrongSetting(Exception):
+    """A setting that somebody has to mend before another start makes sense.
+
+    The text says which one, what it is, and what it must be; one line for each where several are wrong.
+    """
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether an error is one of the moment (no memory, a full disk, a busy port) rather than of what was asked for."""
+    return error.errno in _MAY_PASS
+
+
+def settings_file() -> dict[str, Any]:
+    """What the TOML file that PAGEHOLD_CONFIG names says; empty where none is named.
+
+    Raises:
+        WrongSetting: it is not there, or is no TOML.
+    """
+    path = os.environ.get("PAGEHOLD_CONFIG")
+    if not path:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (OSError, ValueError) as error:
+        raise WrongSetting(f"PAGEHOLD_CONFIG is {path!r}, which cannot be read: {error}") from error
