@@ -11,6 +11,12 @@ from typing import Any
 WRONG_SETTINGS = 78
 """Exit code of a process whose settings are wrong (EX_CONFIG of sysexits.h): started again, it would end so again."""
 
+SHARED = ("runtime_dir", "log_level", "log_format")
+"""Settings of every process, at the top of the file."""
+
+TABLES = ("manager", "engine", "door", "up")
+"""Tables of the file, one for each kind of process."""
+
 _MAY_PASS = frozenset(
     {
         *(errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAGAIN, errno.EBUSY, errno.EDQUOT, errno.EINTR, errno.EIO),
@@ -35,13 +41,23 @@ def settings_file() -> dict[str, Any]:
     """What the TOML file that PAGEHOLD_CONFIG names says; empty where none is named.
 
     Raises:
-        WrongSetting: it is not there, or is no TOML.
+        WrongSetting: it is not there, is no TOML, or has at its top what is neither shared nor a table for a process.
     """
     path = os.environ.get("PAGEHOLD_CONFIG")
     if not path:
         return {}
     try:
         with open(path, "rb") as file:
-            return tomllib.load(file)
+            settings = tomllib.load(file)
     except (OSError, ValueError) as error:
         raise WrongSetting(f"PAGEHOLD_CONFIG is {path!r}, which cannot be read: {error}") from error
+    for name, value in settings.items():
+        if name in TABLES and not isinstance(value, dict):
+            raise WrongSetting(f"{name} is {value!r} in {path}: it must be a table, [{name}]")
+        if name not in TABLES and name not in SHARED:
+            tables = ", ".join(f"[{table}]" for table in TABLES)
+            raise WrongSetting(
+                f"{name} is set at the top of {path}, where only {', '.join(SHARED)} may be; "
+                f"what concerns one process belongs into its table: {tables}"
+            )
+    return settings

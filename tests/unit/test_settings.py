@@ -39,7 +39,7 @@ def test_a_flag_counts_over_a_variable_over_the_file_over_the_default_as_for_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: bool, variable: bool, file: bool
 ) -> None:
     if file:
-        configure(monkeypatch, tmp_path, 'runtime_dir = "/from/file"\nlease_seconds = 3\n')
+        configure(monkeypatch, tmp_path, 'runtime_dir = "/from/file"\n[manager]\nlease_seconds = 3\n')
     if variable:
         monkeypatch.setenv("PAGEHOLD_RUNTIME_DIR", "/from/variable")
     found = find_runtime_dir(Path("/from/flag") if flag else None)
