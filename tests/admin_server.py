@@ -28,7 +28,9 @@ from blockmgr.processes import Process
 from blockmgr.service.admin import AdminServicer, add_to_server
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool, PoolSpec
+from blockmgr.service.registration import Registrar
 from blockmgr.service.settings import ManagerSettings
+from blockmgr.service.takeup import take_up
 from pagehold.admin.v1 import admin_service_pb2_grpc
 
 Result = TypeVar("Result")
@@ -162,7 +164,8 @@ class AdminServer:
 
     async def _start(self) -> None:
         self.manager = Manager(self._settings, Notifier(None), self._keep_reply)
-        await self.manager.start({})
+        self._registrar = Registrar(self.manager)
+        await take_up(self.manager, {})
         self.servicer = AdminServicer(self.manager)
         self._server = grpc.aio.server()
         add_to_server(self.servicer, self._server)
@@ -202,7 +205,7 @@ class AdminServer:
         instance = self.next_uuid()
         self.manager.members.introduce(instance, [Process.open(worker.process.pid, "engine")])
         spec = spec_of(pool, self._geometry)
-        _, member, _, _ = await self.manager.register(spec, worker.name, instance, 10.0, False)
+        _, member, _, _ = await self._registrar.register(spec, worker.name, instance, 10.0, False)
         return member.epoch
 
     def managed(self, name: str = "default") -> ManagedPool:

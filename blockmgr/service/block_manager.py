@@ -5,14 +5,15 @@ from typing import Any
 
 import grpc
 
-from blockmgr.core.archive import FinishedRequest
 from blockmgr.core.errors import InvalidMessage, NotFound
-from blockmgr.core.states import ExecutorState, SequenceState
-from blockmgr.service.codec.enums import EXECUTOR_STATES, FINISH_REASONS, SEQUENCE_STATES
+from blockmgr.core.states import ExecutorState
+from blockmgr.service.codec.enums import EXECUTOR_STATES
 from blockmgr.service.contract import add_service, readable
 from blockmgr.service.errors import NotServing, TooManyCalls, guarded
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool
+from blockmgr.service.registration import Registrar
+from blockmgr.service.sequences import finished_sequence, live_sequence
 from blockmgr.service.session import Session, Turns
 from blockmgr.service.specs import describe, spec_from
 from pagehold.blockmgr.v1 import block_manager_service_pb2, executor_pb2, sequence_pb2, session_pb2
@@ -31,6 +32,7 @@ class BlockManagerServicer:
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
+        self._registrar = Registrar(manager)
         self._turns = Turns(manager)
         self._sessions: set[Session] = set()
         self.why_not: Callable[[], NotServing | None] = lambda: None
@@ -53,7 +55,7 @@ class BlockManagerServicer:
         lease = request.lease_seconds if request.HasField("lease_seconds") else self._manager.settings.lease_seconds
         if not LEASE_LIMITS[0] <= lease <= LEASE_LIMITS[1]:
             raise InvalidMessage("lease_seconds", lease, f"must lie in {LEASE_LIMITS[0]}..{LEASE_LIMITS[1]}")
-        managed, member, created, relabelled = await self._manager.register(
+        managed, member, created, relabelled = await self._registrar.register(
             spec_from(request.pool), request.name, request.instance, lease, request.must_exist
         )
         executors = managed.pool.state.executors
@@ -145,9 +147,9 @@ class BlockManagerServicer:
         by_uuid = request.WhichOneof("key") == "uuid"
         slot = seqs.by_uuid.get(request.uuid) if by_uuid else seqs.by_caller.get(request.caller)
         if slot is not None:
-            response.live.CopyFrom(self._live(managed, slot))
+            response.live.CopyFrom(live_sequence(managed, slot))
         else:
-            response.finished.CopyFrom(self._finished(managed, request.uuid))
+            response.finished.CopyFrom(finished_sequence(managed, request.uuid))
         return response
 
     async def AttachSequence(
@@ -159,9 +161,9 @@ class BlockManagerServicer:
         slot = managed.pool.state.sequences.by_uuid.get(request.uuid)
         if slot is not None:
             _, response.attachment = managed.pool.attach(request.uuid)
-            response.live.CopyFrom(self._live(managed, slot))
+            response.live.CopyFrom(live_sequence(managed, slot))
         else:
-            response.finished.CopyFrom(self._finished(managed, request.uuid))
+            response.finished.CopyFrom(finished_sequence(managed, request.uuid))
         response.version.CopyFrom(self._version(managed))
         return response
 
@@ -195,42 +197,6 @@ class BlockManagerServicer:
         length = managed.pool.set_final_length(request.handle, request.length)
         self._manager.nudge(managed.name, session_pb2.NUDGE_REASON_FINAL_LENGTH, owner)
         return sequence_pb2.SetFinalLengthResponse(version=self._version(managed), length=length)
-
-    def _live(self, managed: ManagedPool, slot: int) -> sequence_pb2.LiveSequence:
-        seqs, executors = managed.pool.state.sequences, managed.pool.state.executors
-        final = seqs.final.get(slot)
-        return sequence_pb2.LiveSequence(
-            uuid=seqs.uuid.key(slot),
-            handle=seqs.handle(slot),
-            slot=slot,
-            state=SEQUENCE_STATES.to_wire[SequenceState(seqs.state.get(slot))],
-            executor=executors.name_of(seqs.owner.get(slot)),
-            executor_epoch=seqs.epoch.get(slot),
-            prompt=seqs.prompt.get(slot),
-            tokens=seqs.count.get(slot),
-            final_length=final if final >= 0 else None,
-            body=seqs.body.key(slot),
-            attachment=seqs.attachment.get(slot),
-            cancelled=bool(seqs.cancel.get(slot)),
-        )
-
-    def _finished(self, managed: ManagedPool, uuid: bytes) -> sequence_pb2.FinishedSequence:
-        record: FinishedRequest | None = managed.pool.state.archive.find(uuid)
-        if record is None:
-            raise NotFound(f"no sequence has the uuid {uuid.hex() or '(none given)'}, nor had one that is still kept")
-        return sequence_pb2.FinishedSequence(
-            uuid=record.uuid,
-            prompt=record.prompt,
-            final_length=record.final,
-            reason=FINISH_REASONS.to_wire[record.reason],
-            ids=record.tokens.tolist(),
-            logprobs=record.logprobs.tolist(),
-            score=record.score,
-            created=record.created,
-            finished=record.finished,
-            body=record.body,
-            request=record.request,
-        )
 
 
 RAW = frozenset({"Session", "Exchange"})

@@ -1,28 +1,23 @@
 """The block manager itself: its pools, its members, and what ties a registration to both. No gRPC in here."""
 
 import asyncio
-import os
 from collections.abc import Callable
 
 import structlog
 
-from blockmgr.core.errors import AlreadyExists, IdentityMismatch, NotFound, Precondition, StaleEpoch
+from blockmgr.core.errors import NotFound, Precondition, StaleEpoch
 from blockmgr.core.events import Event
 from blockmgr.core.messages import Adopted, Reply
 from blockmgr.core.states import ExecutorState
 from blockmgr.ledger.redo import RedoLog
-from blockmgr.notify import Notifier, NotifyError
-from blockmgr.processes import Process, find_older
-from blockmgr.service.errors import NotServing
-from blockmgr.service.members import Lease, Member, Members
-from blockmgr.service.pools import ManagedPool, PoolSpec, adopt_pool, create_pool, pool_names, pool_number
+from blockmgr.notify import Notifier
+from blockmgr.service.deposits import Deposits
+from blockmgr.service.members import Member, Members
+from blockmgr.service.pools import ManagedPool, pool_number
 from blockmgr.service.settings import ManagerSettings
 from pagehold.blockmgr.v1 import session_pb2
 
 log = structlog.get_logger()
-
-POOLS_MADE = 0
-"""Word of the redo log that counts the pools ever made: a pool's number is never used again."""
 
 
 class Manager:
@@ -32,9 +27,9 @@ class Manager:
         """``encode`` makes a reply's bytes, given this manager's epoch."""
         self.settings = settings
         self.notifier = notifier
+        self.deposits = Deposits(notifier)
         self.members = Members()
         self.pools: dict[str, ManagedPool] = {}
-        self._registering = asyncio.Lock()
         self.watchers: set[Callable[[str, list[Event]], None]] = set()
         """Told of each committed transaction's events, by pool."""
         self._encode = encode
@@ -46,85 +41,20 @@ class Manager:
 
     # -- start and stop ----------------------------------------------------------------------------------------------
 
-    async def start(self, descriptors: dict[str, list[int]]) -> None:
-        """Take up everything that came back from the descriptor store, or start empty where nothing did.
+    def begin(self, redo: RedoLog) -> None:
+        """Start, as one more incarnation, with a redo log, which is owned from now on; pools are then taken in."""
+        self._redo = redo
+        self.epoch = redo.next_epoch()
 
-        Raises what adopting a ledger raises: a manager that cannot take up its state must not serve.
-        """
-        redo = descriptors.pop("redo", None)
-        self._redo = RedoLog.adopt(redo[0]) if redo else RedoLog.create()
-        if not redo:
-            await self.notifier.deposit("redo", [self._redo.descriptor])
-        self.epoch = self._redo.next_epoch()
-        for name in pool_names(descriptors):
-            managed = adopt_pool(name, descriptors, self._redo, self._encode_reply, self._events_of(name))
-            self.pools[name] = managed
-            managed.ledger.manager_epoch = self.epoch
-            self._take_up_members(managed, descriptors)
-            log.info("pool taken up", pool=name, sequences=len(list(managed.pool.state.sequences.live())))
-        self._drop_lost_transaction()
-        self._drop_leftovers(descriptors)
-
-    def _drop_lost_transaction(self) -> None:
-        """A committed transaction of a pool that did not come back would keep every other pool from committing."""
-        pending = self.redo.pending()
-        if pending is not None:
-            log.error("a committed transaction is lost with its pool", number=pending.number, key=pending.key.hex())
-            self.redo.applied()
-
-    def _take_up_members(self, managed: ManagedPool, descriptors: dict[str, list[int]]) -> None:
-        """Hold the processes of every registration in the ledger again. Leases start anew: nobody could renew them."""
-        executors, now = managed.pool.state.executors, asyncio.get_running_loop().time()
-        for row in executors.rows():
-            if executors.state.get(row) == ExecutorState.DEAD:
-                continue
-            instance = executors.instance.key(row)
-            pidfds = descriptors.pop(_store_name(instance), [])
-            processes = [Process.adopt(pidfd, "executor") for pidfd in pidfds]
-            if not processes:
-                # Nobody kept the descriptors: an id proves a death only if no process that old has it any more.
-                since = executors.registered.get(row) / 1e6
-                processes = [p for p in (find_older(pid, since) for pid in executors.process_ids(row)) if p is not None]
-            lease = Lease(self.settings.lease_seconds, now)
-            epoch, name = executors.epoch.get(row), executors.name_of(row)
-            member = Member(epoch, name, managed.name, instance, processes, lease, gone=not processes)
-            self.members.by_epoch[epoch] = member
-
-    def _drop_leftovers(self, descriptors: dict[str, list[int]]) -> None:
-        """Descriptors of executors that are proven dead and of nothing that is known any more."""
-        for name, left in descriptors.items():
-            log.info("descriptor dropped", name=name, count=len(left))
-            for descriptor in left:
-                os.close(descriptor)
-            self._forget_deposit(name)
+    def take_in(self, managed: ManagedPool) -> None:
+        """Serve a pool from now on, one just made or one that came back. Owns it."""
+        managed.ledger.manager_epoch = self.epoch
+        managed.pool.state.archive.keep_seconds = self.settings.finished_seconds
+        self.pools[managed.name] = managed
 
     async def deposit_everything(self) -> None:
         """Give a new descriptor store all that the old one had: memory, ledgers, redo log and every executor's processes."""
-        kept: dict[str, list[int]] = {}
-        for managed in self.pools.values():
-            kept |= {name: [descriptor] for name, descriptor in managed.stored_descriptors().items()}
-        for member in self.members.by_epoch.values():
-            if member.processes:
-                kept[_store_name(member.instance)] = [process.pidfd for process in member.processes]
-        # Last: whoever finds it in the store takes it that everything else is there too.
-        kept["redo"] = [self.redo.descriptor]
-        for name, descriptors in kept.items():
-            await self.notifier.deposit(name, descriptors)
-        log.warning("everything deposited again", descriptors=len(kept))
-
-    async def _deposit(self, name: str, descriptors: list[int]) -> None:
-        """Make something safe with the store. ``NotServing`` while that is being restarted."""
-        try:
-            await self.notifier.deposit(name, descriptors)
-        except NotifyError as error:
-            raise NotServing(f"nothing can be made safe just now: {error}") from error
-
-    def _forget_deposit(self, name: str) -> None:
-        """Have the store drop something. Where there is no store just now, the next one never gets it."""
-        try:
-            self.notifier.remove_descriptor(name, timeout=0.0)
-        except NotifyError as error:
-            log.warning("a deposit that nobody needs is left", name=name, error=str(error))
+        await self.deposits.put_everything(self.redo, self.pools.values(), self.members.by_epoch.values())
 
     def close(self) -> None:
         """Let go of everything; the descriptor store and the executors keep what they hold."""
@@ -174,85 +104,20 @@ class Manager:
         state = self.pool_of(epoch).pool.state
         return state.executors.find(epoch) in state.blocks.fences.unheard
 
-    def _encode_reply(self, reply: Reply) -> bytes:
+    # -- what pools need of their manager ----------------------------------------------------------------------------
+
+    def encode(self, reply: Reply) -> bytes:
+        """A reply as it is sent and kept, under this manager's epoch."""
         return self._encode(reply, self.epoch)
 
-    def _events_of(self, name: str) -> Callable[[list[Event]], None]:
+    def publisher(self, name: str) -> Callable[[list[Event]], None]:
+        """What tells everybody who watches of the events of a pool."""
+
         def publish(events: list[Event]) -> None:
             for watcher in list(self.watchers):
                 watcher(name, events)
 
         return publish
-
-    # -- registration ------------------------------------------------------------------------------------------------
-
-    async def register(
-        self, spec: PoolSpec, name: str, instance: bytes, lease: float, must_exist: bool
-    ) -> tuple[ManagedPool, Member, bool, bool]:
-        """Register an executor, making its pool if it is the first. Returns pool, member, created?, relabelled?
-
-        The executor's processes are with the descriptor store before this returns. The same instance again gets the
-        registration that it has. Raises ``IdentityMismatch``, ``AlreadyExists``, ``Precondition``, ``NotFound``.
-        """
-        async with self._registering:
-            known = self.members.find_instance(instance)
-            if known is not None and not known.killed:
-                return self.pool_of(known.epoch), self.hear(known.epoch), False, False
-            return await self._register_new(spec, name, instance, lease, must_exist)
-
-    async def _register_new(
-        self, spec: PoolSpec, name: str, instance: bytes, lease: float, must_exist: bool
-    ) -> tuple[ManagedPool, Member, bool, bool]:
-        processes = self.members.introduced(instance)
-        managed, created = await self._find_or_create(spec, must_exist)
-        self._make_room(managed, name)
-        relabelled = managed.pool.relabel(spec.content.digest(), spec.content.describe())
-        await self._deposit(_store_name(instance), [process.pidfd for process in processes])
-        epoch = managed.pool.register(name, instance, [process.pid for process in processes])
-        self.members.take(instance)
-        member = Member(epoch, name, managed.name, instance, processes, Lease(lease, asyncio.get_running_loop().time()))
-        self.members.by_epoch[epoch] = member
-        log.info("executor registered", executor=name, pool=managed.name, epoch=epoch, processes=len(processes))
-        return managed, member, created, relabelled
-
-    async def _find_or_create(self, spec: PoolSpec, must_exist: bool) -> tuple[ManagedPool, bool]:
-        managed = self.pools.get(spec.name)
-        if managed is not None:
-            _same_pool(managed, spec)
-            return managed, False
-        if must_exist:
-            raise NotFound(f"there is no pool {spec.name!r}; there are {sorted(self.pools) or 'none'}")
-        if len(self.pools) >= self.settings.max_pools:
-            raise Precondition(f"{len(self.pools)} pools are in service, which is the limit (max_pools)")
-        number = self.redo.word(POOLS_MADE) + 1
-        self.redo.store_word(POOLS_MADE, number)
-        managed = create_pool(spec, number, self.redo, self._encode_reply, self._events_of(spec.name))
-        managed.ledger.manager_epoch = self.epoch
-        managed.pool.state.archive.keep_seconds = self.settings.finished_seconds
-        try:
-            # Memory and ledger are safe with the store before anybody relies on them.
-            for stored, descriptor in managed.stored_descriptors().items():
-                await self._deposit(stored, [descriptor])
-        except BaseException:
-            managed.close()
-            raise
-        self.pools[spec.name] = managed
-        log.info("pool made", pool=spec.name, blocks=managed.geometry.device_blocks, bytes=managed.device.size)
-        return managed, True
-
-    def _make_room(self, managed: ManagedPool, name: str) -> None:
-        """A name that is taken by a process already dead is free; one that is alive is not."""
-        executors = managed.pool.state.executors
-        for row in executors.named(name):
-            if executors.state.get(row) not in (ExecutorState.STARTING, ExecutorState.LIVE):
-                continue
-            member = self.members.by_epoch[executors.epoch.get(row)]
-            if not member.has_died_in_part():
-                raise AlreadyExists(f"an executor named {name!r} is alive under epoch {member.epoch}")
-            self.end(member, "a process of it has died")
-        for member in list(self.members.by_epoch.values()):
-            if member.pool == managed.name and member.name == name and member.is_dead():
-                self.bury(member)
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
@@ -273,8 +138,14 @@ class Manager:
         managed.pool.bury(member.epoch)
         del self.members.by_epoch[member.epoch]
         member.close()
-        self._forget_deposit(_store_name(member.instance))
+        self.deposits.forget_processes(member)
         log.info("executor proven dead", executor=member.name, epoch=member.epoch)
+
+    def bury_dead(self, pool: str, names: list[str]) -> None:
+        """Bury now, ahead of the next look at everybody, whoever of these names is dead."""
+        for member in list(self.members.by_epoch.values()):
+            if member.pool == pool and member.name in names and member.is_dead():
+                self.bury(member)
 
     def unregister(self, epoch: int, leave_sequences: bool) -> int:
         """An executor leaves in good order, with nothing in flight. Returns how many sequences wait to be adopted."""
@@ -301,9 +172,7 @@ class Manager:
         for name in names:
             if name != own and not self.is_abandoned(managed, name):
                 raise Precondition(f"the sequences of {name!r} still wait for a successor of that name")
-        for member in list(self.members.by_epoch.values()):
-            if member.pool == managed.name and member.name in (names or [own]) and member.is_dead():
-                self.bury(member)
+        self.bury_dead(managed.name, names or [own])
         return managed.pool.adopt(epoch, names or None)
 
     def waiting(self, managed: ManagedPool, name: str) -> int:
@@ -330,19 +199,3 @@ class Manager:
             if member.pool == pool and epoch in (None, member.epoch) and not member.nudged:
                 member.nudged = True
                 member.say(session_pb2.SessionResponse(nudge=session_pb2.Nudge(reasons=[reason])))
-
-
-def _store_name(instance: bytes) -> str:
-    """Name under which an executor's processes lie in the descriptor store."""
-    return f"executor.{instance.hex()}"
-
-
-def _same_pool(managed: ManagedPool, spec: PoolSpec) -> None:
-    """A later executor takes the pool as it is, if its blocks have the same shape and lie on the same GPUs."""
-    have, offered = managed.shape.digest(), spec.shape.digest()
-    if have != offered:
-        raise IdentityMismatch("shape digest", f"{have.hex()} ({managed.shape})", f"{offered.hex()} ({spec.shape})")
-    if managed.shards != spec.shards:
-        raise IdentityMismatch("placement", str(managed.shards), str(spec.shards))
-    if managed.device.kind != spec.arena:
-        raise IdentityMismatch("arena kind", managed.device.kind, spec.arena)

@@ -1,0 +1,105 @@
+"""How an executor becomes a member: its processes made safe, its pool found or made, its name free."""
+
+import asyncio
+
+import structlog
+
+from blockmgr.core.errors import AlreadyExists, IdentityMismatch, NotFound, Precondition
+from blockmgr.core.states import ExecutorState
+from blockmgr.service.manager import Manager
+from blockmgr.service.members import Lease, Member
+from blockmgr.service.pools import ManagedPool, PoolSpec, create_pool
+
+POOLS_MADE = 0
+"""Word of the redo log that counts the pools ever made: a pool's number is never used again."""
+
+log = structlog.get_logger()
+
+
+class Registrar:
+    """Registers executors, one at a time."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._registering = asyncio.Lock()
+
+    async def register(
+        self, spec: PoolSpec, name: str, instance: bytes, lease: float, must_exist: bool
+    ) -> tuple[ManagedPool, Member, bool, bool]:
+        """Register an executor, making its pool if it is the first. Returns pool, member, created?, relabelled?
+
+        The executor's processes are with the descriptor store before this returns. The same instance again gets the
+        registration that it has. Raises ``IdentityMismatch``, ``AlreadyExists``, ``Precondition``, ``NotFound``.
+        """
+        async with self._registering:
+            known = self._manager.members.find_instance(instance)
+            if known is not None and not known.killed:
+                return self._manager.pool_of(known.epoch), self._manager.hear(known.epoch), False, False
+            return await self._register_new(spec, name, instance, lease, must_exist)
+
+    async def _register_new(
+        self, spec: PoolSpec, name: str, instance: bytes, lease: float, must_exist: bool
+    ) -> tuple[ManagedPool, Member, bool, bool]:
+        members, now = self._manager.members, asyncio.get_running_loop().time
+        processes = members.introduced(instance)
+        managed, created = await self._find_or_create(spec, must_exist)
+        self._make_room(managed, name)
+        relabelled = managed.pool.relabel(spec.content.digest(), spec.content.describe())
+        await self._manager.deposits.put_processes(instance, processes)
+        epoch = managed.pool.register(name, instance, [process.pid for process in processes])
+        members.take(instance)
+        member = Member(epoch, name, managed.name, instance, processes, Lease(lease, now()))
+        members.by_epoch[epoch] = member
+        log.info("executor registered", executor=name, pool=managed.name, epoch=epoch, processes=len(processes))
+        return managed, member, created, relabelled
+
+    async def _find_or_create(self, spec: PoolSpec, must_exist: bool) -> tuple[ManagedPool, bool]:
+        pools, limit = self._manager.pools, self._manager.settings.max_pools
+        if spec.name in pools:
+            _ensure_same_pool(pools[spec.name], spec)
+            return pools[spec.name], False
+        if must_exist:
+            raise NotFound(f"there is no pool {spec.name!r}; there are {sorted(pools) or 'none'}")
+        if len(pools) >= limit:
+            raise Precondition(f"{len(pools)} pools are in service, which is the limit (max_pools)")
+        return await self._create(spec), True
+
+    async def _create(self, spec: PoolSpec) -> ManagedPool:
+        manager = self._manager
+        number = manager.redo.word(POOLS_MADE) + 1
+        manager.redo.store_word(POOLS_MADE, number)
+        managed = create_pool(spec, number, manager.redo, manager.encode, manager.publisher(spec.name))
+        managed.pool.state.archive.keep_seconds = manager.settings.finished_seconds
+        try:
+            # Memory and ledger are safe with the store before anybody relies on them.
+            for stored, descriptor in managed.stored_descriptors().items():
+                await manager.deposits.put(stored, [descriptor])
+        except BaseException:
+            managed.close()
+            raise
+        manager.take_in(managed)
+        log.info("pool made", pool=spec.name, blocks=managed.geometry.device_blocks, bytes=managed.device.size)
+        return managed
+
+    def _make_room(self, managed: ManagedPool, name: str) -> None:
+        """A name that is taken by a process already dead is free; one that is alive is not."""
+        executors, manager = managed.pool.state.executors, self._manager
+        for row in executors.named(name):
+            if executors.state.get(row) not in (ExecutorState.STARTING, ExecutorState.LIVE):
+                continue
+            member = manager.members.by_epoch[executors.epoch.get(row)]
+            if not member.has_died_in_part():
+                raise AlreadyExists(f"an executor named {name!r} is alive under epoch {member.epoch}")
+            manager.end(member, "a process of it has died")
+        manager.bury_dead(managed.name, [name])
+
+
+def _ensure_same_pool(managed: ManagedPool, spec: PoolSpec) -> None:
+    """A later executor takes the pool as it is, if its blocks have the same shape and lie on the same GPUs."""
+    have, offered = managed.shape.digest(), spec.shape.digest()
+    if have != offered:
+        raise IdentityMismatch("shape digest", f"{have.hex()} ({managed.shape})", f"{offered.hex()} ({spec.shape})")
+    if managed.shards != spec.shards:
+        raise IdentityMismatch("placement", str(managed.shards), str(spec.shards))
+    if managed.device.kind != spec.arena:
+        raise IdentityMismatch("arena kind", managed.device.kind, spec.arena)

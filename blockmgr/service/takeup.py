@@ -1,0 +1,71 @@
+"""How a manager starts: with all that came back from the descriptor store, or empty where nothing did."""
+
+import asyncio
+import os
+
+import structlog
+
+from blockmgr.core.states import ExecutorState
+from blockmgr.ledger.redo import RedoLog
+from blockmgr.processes import Process, find_older
+from blockmgr.service.deposits import REDO, processes_name
+from blockmgr.service.manager import Manager
+from blockmgr.service.members import Lease, Member
+from blockmgr.service.pools import ManagedPool, adopt_pool, pool_names
+
+log = structlog.get_logger()
+
+
+async def take_up(manager: Manager, descriptors: dict[str, list[int]]) -> None:
+    """Start a manager. It owns the ``descriptors``, by name, from now on.
+
+    Raises what adopting a ledger raises: a manager that cannot take up its state must not serve.
+    """
+    redo = descriptors.pop(REDO, None)
+    manager.begin(RedoLog.adopt(redo[0]) if redo else RedoLog.create())
+    if not redo:
+        await manager.notifier.deposit(REDO, [manager.redo.descriptor])
+    for name in pool_names(descriptors):
+        managed = adopt_pool(name, descriptors, manager.redo, manager.encode, manager.publisher(name))
+        manager.take_in(managed)
+        _take_up_members(manager, managed, descriptors)
+        log.info("pool taken up", pool=name, sequences=len(list(managed.pool.state.sequences.live())))
+    _drop_lost_transaction(manager.redo)
+    _drop_leftovers(manager, descriptors)
+
+
+def _take_up_members(manager: Manager, managed: ManagedPool, descriptors: dict[str, list[int]]) -> None:
+    """Hold the processes of every registration in the ledger again. Leases start anew: nobody could renew them."""
+    executors, now = managed.pool.state.executors, asyncio.get_running_loop().time()
+    for row in executors.rows():
+        if executors.state.get(row) == ExecutorState.DEAD:
+            continue
+        instance = executors.instance.key(row)
+        pidfds = descriptors.pop(processes_name(instance), [])
+        processes = [Process.adopt(pidfd, "executor") for pidfd in pidfds]
+        if not processes:
+            # Nobody kept the descriptors: an id proves a death only if no process that old has it any more.
+            since = executors.registered.get(row) / 1e6
+            processes = [p for p in (find_older(pid, since) for pid in executors.process_ids(row)) if p is not None]
+        lease = Lease(manager.settings.lease_seconds, now)
+        epoch, name = executors.epoch.get(row), executors.name_of(row)
+        manager.members.by_epoch[epoch] = Member(
+            epoch, name, managed.name, instance, processes, lease, gone=not processes
+        )
+
+
+def _drop_lost_transaction(redo: RedoLog) -> None:
+    """A committed transaction of a pool that did not come back would keep every other pool from committing."""
+    pending = redo.pending()
+    if pending is not None:
+        log.error("a committed transaction is lost with its pool", number=pending.number, key=pending.key.hex())
+        redo.applied()
+
+
+def _drop_leftovers(manager: Manager, descriptors: dict[str, list[int]]) -> None:
+    """Descriptors of executors that are proven dead and of nothing that is known any more."""
+    for name, left in descriptors.items():
+        log.info("descriptor dropped", name=name, count=len(left))
+        for descriptor in left:
+            os.close(descriptor)
+        manager.deposits.forget(name)
