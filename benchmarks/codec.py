@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blockmgr.core.messages import Appends, Message, Progress, Reply, Reservations, TableUpdate
+from blockmgr.core.messages import NONE, Appends, Message, Progress, Reply, Reservations, TableUpdate
 from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn
 from pagehold.blockmgr.v1 import session_pb2
 
@@ -28,7 +28,7 @@ def typical(sequences: int) -> tuple[Message, Reply]:
         launched_step=70_001,
         completed_step=70_000,
         progress=Progress(handles, lengths + 1, lengths),
-        appends=Appends(handles, lengths + 1, np.ones(sequences, dtype=np.int64), slots * 97 % 128_000),
+        appends=Appends(handles, lengths + 1, NONE, slots * 97 % 128_000),
         reservations=Reservations(handles, lengths + 3, np.full(sequences, 9, dtype=np.int64)),
     )
     growing = [

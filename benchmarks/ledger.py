@@ -1,4 +1,4 @@
-"""How long a transaction of one step takes in the ledger: redo record, commit, changes applied.
+"""How long the end of one step's transaction takes: final values gathered, redo record, commit, changes applied.
 
 A step of n sequences, each with one new token: twelve columns change, at n scattered places each. Run with
 
@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from blockmgr.core.columns import Change, pool_schema
+from blockmgr.core.columns import Columns
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.ledger import LedgerReader, PoolLedger, RedoLog
 
@@ -22,46 +22,41 @@ BY_BLOCK = ("fence", "filler", "hash", "parent", "state", "step", "used")
 ROUNDS = 2000
 
 
-def step(sequences: int, random: np.random.Generator) -> list[Change]:
-    """What a step of so many sequences changes, in the schema's order."""
-    schema = pool_schema(GEOMETRY)
+def step(columns: Columns, sequences: int, random: np.random.Generator) -> None:
+    """Change what a step of so many sequences changes."""
     slots = random.permutation(GEOMETRY.max_sequences)[:sequences]
     blocks = random.permutation(GEOMETRY.device_blocks)[:sequences]
     places = {f"slot.{name}": slots for name in BY_SLOT} | {f"block.{name}": blocks for name in BY_BLOCK}
-    changes = []
-    for number, spec in enumerate(schema):
-        indexes = places.get(spec.name)
-        if spec.name == "slot.tokens":
-            indexes = slots * spec.stride + 100
-        if indexes is not None:
-            dtype = np.dtype(spec.dtype)
-            values = np.frombuffer(random.bytes(sequences * dtype.itemsize), dtype=dtype)
-            changes.append(Change(number, 0, indexes, values))
-    return changes
+    places["slot.tokens"] = slots * columns["slot.tokens"].stride + 100
+    for name, indexes in places.items():
+        column = columns[name]
+        column.scatter(indexes, np.frombuffer(random.bytes(column.flat[indexes].nbytes), dtype=column.flat.dtype))
 
 
 def measure(sequences: int) -> dict[str, float]:
     """Microseconds of a transaction: median and 99th percentile."""
     redo = RedoLog.create()
     ledger = PoolLedger.create("bench", GEOMETRY, redo)
-    changes = step(sequences, np.random.default_rng(1))
+    columns, random = Columns(GEOMETRY, ledger), np.random.default_rng(1)
     taken = []
     for _ in range(ROUNDS):
+        step(columns, sequences, random)
         start = time.perf_counter_ns()
-        ledger.commit(changes)
+        columns.commit()
         taken.append((time.perf_counter_ns() - start) / 1000)
     ledger.close()
     redo.close()
-    return {"sequences": sequences, "columns": len(changes)} | _figures(taken)
+    return {"sequences": sequences} | _figures(taken)
 
 
 def measure_reader() -> dict[str, float]:
     """Microseconds in which a front door reads what is new of one sequence."""
     redo = RedoLog.create()
     ledger = PoolLedger.create("bench", GEOMETRY, redo)
-    numbers = {spec.name: number for number, spec in enumerate(pool_schema(GEOMETRY))}
+    columns = Columns(GEOMETRY, ledger)
     for name, value in (("slot.state", 1), ("slot.count", 4000)):
-        ledger.commit([Change(numbers[name], 0, None, np.array([value]))])
+        columns[name].put(0, value)
+    columns.commit()
     reader = LedgerReader(ledger.readers_descriptor())
     taken = []
     for _ in range(ROUNDS):
@@ -87,9 +82,9 @@ def main() -> None:
     if as_json:
         print(json.dumps({"commit": commits, "read": read}))
         return
-    print("sequences  columns    p50 µs    p99 µs")
+    print("sequences    p50 µs    p99 µs")
     for row in commits:
-        print(f"{row['sequences']:9d}  {row['columns']:7d}  {row['p50_us']:8.1f}  {row['p99_us']:8.1f}")
+        print(f"{row['sequences']:9d}  {row['p50_us']:8.1f}  {row['p99_us']:8.1f}")
     print(f"reading one sequence's news:  {read['p50_us']} µs (p99 {read['p99_us']})")
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from blockmgr.core.columns import Change
 from blockmgr.core.geometry import PoolGeometry
-from blockmgr.core.messages import Admission, Appends, Finished, Message, Progress, Reply, Reservations
+from blockmgr.core.messages import NONE, Admission, Appends, Finished, Message, Progress, Reply, Reservations
 from blockmgr.core.pool import Pool
 from blockmgr.core.states import FinishReason
 from blockmgr.ledger.pool_ledger import PoolLedger
@@ -67,14 +67,14 @@ class Load:
     def turn(self, step: int) -> Message:
         """The next step: what was computed, a token each, and room for the positions to come."""
         near = self.room - self.lengths <= LOOK_AHEAD
-        ones = np.ones(len(self.handles), dtype=np.int64)
+        ids = self._random.integers(0, 50_000, len(self.handles))
         message = Message(
             0,
             0,
             launched_step=step,
             completed_step=step,
             progress=Progress(self.handles, self.lengths.copy(), self.lengths.copy()),
-            appends=Appends(self.handles, self.lengths.copy(), ones, self._random.integers(0, 50_000, len(ones))),
+            appends=Appends(self.handles, self.lengths.copy(), NONE, ids),
             reservations=Reservations(
                 self.handles[near], self.lengths[near] + 1, np.full(int(near.sum()), LOOK_AHEAD, dtype=np.int64)
             ),

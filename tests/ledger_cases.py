@@ -4,8 +4,9 @@ import os
 
 import numpy as np
 
-from blockmgr.core.columns import Array, Change, pool_schema
+from blockmgr.core.columns import ELEMENTS, Array, Change, Indexes
 from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.schema import Layout, lay_out, pool_schema
 from blockmgr.ledger import PoolLedger, RedoLog
 
 GEOMETRY = PoolGeometry(
@@ -23,19 +24,24 @@ GEOMETRY = PoolGeometry(
     archive_rows=5,
 )
 SCHEMA = pool_schema(GEOMETRY)
+LAYOUT = lay_out(SCHEMA)
 NUMBERS = {spec.name: number for number, spec in enumerate(SCHEMA)}
 
 
 class Model:
-    """Every column as a plain array."""
+    """Every column, in plain memory."""
 
     def __init__(self) -> None:
-        self.columns: list[Array] = [np.zeros(spec.rows * spec.stride, dtype=spec.dtype) for spec in SCHEMA]
+        self.memory = np.zeros(LAYOUT.end, dtype=np.uint8)
+        self.columns: list[Array] = [
+            self.memory[offset : offset + spec.nbytes].view(spec.dtype)
+            for spec, offset in zip(SCHEMA, LAYOUT.offsets, strict=True)
+        ]
 
     def apply(self, changes: list[Change]) -> None:
         for change in changes:
             where = slice(change.start, change.start + len(change.values)) if change.indexes is None else change.indexes
-            self.columns[change.column][where] = change.values
+            self.memory.view(ELEMENTS[change.width])[where] = change.values
 
     def content(self) -> list[bytes]:
         return [column.tobytes() for column in self.columns]
@@ -57,18 +63,28 @@ def random_changes(random: np.random.Generator, most: int = 8) -> list[Change]:
 
 def random_change(random: np.random.Generator, number: int) -> Change:
     spec = SCHEMA[number]
-    elements, dtype = spec.rows * spec.stride, np.dtype(spec.dtype)
+    elements = spec.rows * spec.stride
     count = int(random.integers(0, min(elements, 40) + 1))
-    values = np.frombuffer(random.bytes(count * dtype.itemsize), dtype=dtype)
+    values = np.frombuffer(random.bytes(count * spec.itemsize), dtype=spec.dtype)
     if random.random() < 0.5:
-        return Change(number, int(random.integers(0, elements - count + 1)), None, values)
-    return Change(number, 0, random.choice(elements, size=count, replace=False), values)
+        return change_at(LAYOUT.offsets[number], int(random.integers(0, elements - count + 1)), None, values)
+    return change_at(LAYOUT.offsets[number], 0, random.choice(elements, size=count, replace=False), values)
 
 
-def change(name: str, values: object, indexes: list[int] | None = None, start: int = 0) -> Change:
+def change(
+    name: str, values: object, indexes: list[int] | None = None, start: int = 0, layout: Layout = LAYOUT
+) -> Change:
     """One change of a column by its name."""
     array = np.asarray(values, dtype=SCHEMA[NUMBERS[name]].dtype)
-    return Change(NUMBERS[name], start, None if indexes is None else np.array(indexes, dtype=np.int64), array)
+    places = None if indexes is None else np.array(indexes, dtype=np.int64)
+    return change_at(layout.offsets[NUMBERS[name]], start, places, array)
+
+
+def change_at(offset: int, start: int, indexes: Indexes | None, values: Array) -> Change:
+    """A change of a column that lies at ``offset``: its places counted within the column, its values of its type."""
+    width = values.itemsize
+    base, elements = offset // width, values.view(ELEMENTS[width])
+    return Change(width, base + start, None if indexes is None else base + indexes, elements)
 
 
 def die(ledger: PoolLedger, redo: RedoLog) -> tuple[int, int]:

@@ -1,12 +1,14 @@
 """The pool's state as columns of fixed size, and the record of what a transaction changed in them.
 
-The manager works on a private copy of every column. What a message changes is remembered by index, and at its end the
-final values at those indexes go to the ledger as one transaction; if the message fails they are read back from it.
+The manager works on a private copy of every column. Where a message changes something is remembered, and at its end the
+final values at those places go to the ledger as one transaction; if the message fails they are read back from it.
 Reads inside a message therefore see its own writes, and nobody outside sees half a message.
+
+All columns lie in one piece of memory, laid out as in the ledger, and what is remembered are places in that memory. So a
+transaction has one list of places for each width of element, however many columns it changes.
 """
 
 import mmap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,140 +16,81 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.schema import PAGE, ColumnSpec, Layout, Moment, lay_out, pool_schema
 
 Array = NDArray[Any]
 Indexes = NDArray[np.int64]
-PAGE = 4096
 
-
-@dataclass(frozen=True, slots=True)
-class ColumnSpec:
-    """Name, element type, number of rows, and elements of a row (1: a plain column)."""
-
-    name: str
-    dtype: str
-    rows: int
-    width: int = 1
-
-    @property
-    def stride(self) -> int:
-        """Elements from one row to the next. Wide rows start on a page, so that a released row's memory can be given back."""
-        size = np.dtype(self.dtype).itemsize
-        wide = self.width * size >= PAGE
-        return -(-self.width * size // PAGE) * PAGE // size if wide else self.width
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole column."""
-        return self.rows * self.stride * np.dtype(self.dtype).itemsize
-
-
-def pool_schema(g: PoolGeometry) -> tuple[ColumnSpec, ...]:
-    """Every column of a pool, **in the order in which a transaction applies them**.
-
-    Live readers rely on the order: a tenancy rises before anything else of its row changes, and the token count rises
-    after the tokens are there; so whoever reads tenancy, count, tokens, tenancy again has seen one moment or notices.
-    """
-    blocks, slots, executors = g.total_blocks, g.max_sequences, g.max_executors
-    return (
-        ColumnSpec("slot.tenancy", "i8", slots),
-        *(
-            ColumnSpec(f"pool.{name}", "i8", 1)
-            for name in ("clock", "revision", "epoch", "serial", "capacity", "drain")
-        ),
-        ColumnSpec("pool.content", "V16", 1),
-        ColumnSpec("pool.description", "u1", 1, 4095),
-        ColumnSpec("block.generation", "i8", blocks),
-        ColumnSpec("block.hash", "V16", blocks),
-        ColumnSpec("block.parent", "V16", blocks),
-        ColumnSpec("block.tokens", "i4", blocks, g.tokens_per_block),
-        ColumnSpec("block.filler", "i4", blocks),
-        ColumnSpec("block.step", "i8", blocks),
-        ColumnSpec("block.used", "i8", blocks),
-        ColumnSpec("block.fence", "i8", blocks),
-        ColumnSpec("block.indexed", "u1", blocks),
-        ColumnSpec("block.refs", "i4", blocks),
-        ColumnSpec("block.state", "u1", blocks),
-        ColumnSpec("slot.tokens", "i4", slots, g.max_length),
-        ColumnSpec("slot.logprobs", "f4", slots, g.max_length),
-        ColumnSpec("slot.table", "i4", slots, g.max_table),
-        ColumnSpec("slot.request", "u1", slots, max(g.request_bytes, 1)),
-        *(ColumnSpec(f"slot.{name}", "V16", slots) for name in ("uuid", "caller", "body", "root")),
-        *(ColumnSpec(f"slot.{name}", "f8", slots) for name in ("score", "created")),
-        *(
-            ColumnSpec(f"slot.{name}", "i8", slots)
-            for name in (
-                "request_length",
-                "owner",
-                "epoch",
-                "priority",
-                "flags",
-                "family",
-                "attachment",
-                "deaths",
-                "death_count",
-                "cancel",
-                "final",
-                "residency",
-                "prompt",
-                "blocks",
-                "launched",
-                "computed",
-                "published",
-                "state",
-                "count",
-            )
-        ),
-        *(ColumnSpec(f"ticket.{name}", "i8", blocks) for name in ("id", "handle", "index", "source", "executor")),
-        ColumnSpec("ticket.kind", "u1", blocks),
-        ColumnSpec("executor.name", "V64", executors),
-        ColumnSpec("executor.instance", "V16", executors),
-        ColumnSpec("executor.pids", "i8", executors, 64),
-        *(
-            ColumnSpec(f"executor.{name}", "i8", executors)
-            for name in ("epoch", "launched", "completed", "solo", "drain", "registered", "orphaned", "state")
-        ),
-        ColumnSpec("executor.reply", "u1", executors, g.reply_bytes),
-        ColumnSpec("executor.reply_length", "i8", executors),
-        ColumnSpec("executor.number", "i8", executors),
-        ColumnSpec("pin.label", "V64", g.max_pins),
-        ColumnSpec("pin.expires", "f8", g.max_pins),
-        ColumnSpec("pin.generation", "i8", g.max_pins),
-        ColumnSpec("pin.block", "i8", g.max_pins),
-        ColumnSpec("pin.id", "i8", g.max_pins),
-        ColumnSpec("archive.bytes", "u1", 1, g.archive_bytes),
-        *(ColumnSpec(f"archive.{name}", "i8", g.archive_rows) for name in ("offset", "length")),
-        ColumnSpec("archive.finished", "f8", g.archive_rows),
-        ColumnSpec("archive.uuid", "V16", g.archive_rows),
-        *(ColumnSpec(f"archive.{name}", "i8", 1) for name in ("head", "tail", "cursor")),
-    )
+ELEMENTS = {1: "u1", 4: "i4", 8: "i8", 16: "V16", 64: "V64"}
+"""As what elements of each width in bytes are moved, whatever their column holds."""
 
 
 @dataclass(slots=True)
 class Change:
-    """Final values at some places of one column: ``indexes`` scattered, or ``values`` from ``start`` on."""
+    """Final values of elements ``width`` bytes wide: scattered to ``indexes``, or all from ``start`` on.
 
-    column: int
+    Places are counted in elements of that width from the beginning of the pool's memory (see ``Layout``).
+    """
+
+    width: int
     start: int
     indexes: Indexes | None
     values: Array
 
 
+class Writes:
+    """Where the running transaction has written elements of one width that are applied at the same moment."""
+
+    __slots__ = ("arrays", "bases", "elements", "moment", "points", "width")
+
+    def __init__(self, moment: Moment, elements: Array) -> None:
+        """``elements`` is the whole memory, as elements of this width."""
+        self.moment = moment
+        self.elements = elements
+        self.width = elements.itemsize
+        self.points: list[int] = []
+        """Single places."""
+        self.arrays: list[Indexes] = []
+        """Many places each, counted within a column."""
+        self.bases: list[int] = []
+        """Where the column of each of ``arrays`` begins."""
+
+    def places(self) -> Indexes:
+        """All of them."""
+        points = np.array(self.points, dtype=np.int64)
+        if not self.arrays:
+            return points
+        lengths = [len(array) for array in self.arrays]
+        return np.concatenate((np.concatenate(self.arrays) + np.repeat(self.bases, lengths), points))
+
+    def final(self) -> tuple[Indexes, Array]:
+        """All of them, and what stands there now."""
+        places = self.places()
+        return places, self.elements[places]
+
+    def forget(self) -> None:
+        """The transaction is over."""
+        self.points.clear()
+        self.arrays.clear()
+        self.bases.clear()
+
+
 class Column:
     """One column's working copy. ``flat`` may be read freely and is written only through the methods here."""
 
-    __slots__ = ("_arrays", "_memory", "_points", "_ranges", "flat", "number", "spec", "stride")
+    __slots__ = ("_base", "_ranges", "_scattered", "flat", "number", "spec", "stride")
 
-    def __init__(self, number: int, spec: ColumnSpec) -> None:
+    def __init__(
+        self, number: int, spec: ColumnSpec, flat: Array, base: int, scattered: Writes, ranges: list[tuple[int, int]]
+    ) -> None:
+        """A piece of the pool's memory, ``base`` elements from its beginning."""
         self.number = number
         self.spec = spec
         self.stride = spec.stride
-        # Anonymous memory rather than numpy's own, so that the pages of a released row can be given back.
-        self._memory = mmap.mmap(-1, spec.nbytes)
-        self.flat: Array = np.frombuffer(self._memory, dtype=spec.dtype)
-        self._points: list[int] = []
-        self._arrays: list[Indexes] = []
-        self._ranges: list[tuple[int, int]] = []
+        self.flat = flat
+        self._base = base
+        self._scattered = scattered
+        self._ranges = ranges
 
     def get(self, index: int) -> int:
         """The value of one element of an integer column."""
@@ -165,62 +108,37 @@ class Column:
     def put(self, index: int, value: Any) -> None:
         """Set one element."""
         self.flat[index] = value
-        self._points.append(index)
+        self._scattered.points.append(self._base + index)
 
     def scatter(self, indexes: Indexes, values: Any) -> None:
         """Set elements at ``indexes``. The caller gives the array away: it must not change afterwards."""
         self.flat[indexes] = values
-        self._arrays.append(indexes)
+        self._scattered.arrays.append(indexes)
+        self._scattered.bases.append(self._base)
 
     def write(self, row: int, start: int, values: Array) -> None:
         """Set a contiguous piece of one row."""
         first = row * self.stride + start
         self.flat[first : first + len(values)] = values
-        self._ranges.append((first, first + len(values)))
-
-    @property
-    def dirty(self) -> bool:
-        """Whether the running transaction has changed anything here."""
-        return bool(self._points or self._arrays or self._ranges)
-
-    def changes(self) -> Iterator[Change]:
-        """What the running transaction changed, with final values."""
-        for first, last in self._ranges:
-            yield Change(self.number, first, None, self.flat[first:last])
-        if self._points or self._arrays:
-            indexes = self._touched()
-            yield Change(self.number, 0, indexes, self.flat[indexes])
-
-    def _touched(self) -> Indexes:
-        points = np.array(self._points, dtype=np.int64)
-        if not self._arrays:
-            return points
-        return np.concatenate((*self._arrays, points)) if len(points) or len(self._arrays) > 1 else self._arrays[0]
-
-    def forget(self) -> None:
-        """Close the transaction: what was changed is now the committed value."""
-        self._points = []
-        self._arrays = []
-        self._ranges = []
-
-    def discard(self, row: int) -> None:
-        """Give back the pages of a row. Its values are zero afterwards."""
-        size = self.spec.stride * self.flat.itemsize
-        if size % PAGE == 0:
-            self._memory.madvise(mmap.MADV_DONTNEED, row * size, size)
+        size = self.spec.itemsize
+        self._ranges.append(((self._base + first) * size, (self._base + first + len(values)) * size))
 
     def restore(self, committed: Array) -> None:
-        """Undo the running transaction from the committed copy."""
+        """Take back from the committed copy whatever the running transaction has written here."""
+        size, end = self.spec.itemsize, self._base + len(self.flat)
+        places = self._scattered.places()
         for first, last in self._ranges:
-            self.flat[first:last] = committed[first:last]
-        if self._points or self._arrays:
-            indexes = self._touched()
-            self.flat[indexes] = committed[indexes]
-        self.forget()
+            places = np.concatenate((places, np.arange(first // size, last // size)))
+        mine = places[(places >= self._base) & (places < end)] - self._base
+        self.flat[mine] = committed[mine]
 
 
 class Ledger(Protocol):
     """Where committed columns live. One ``commit`` is one transaction: after a crash it is there whole or not at all."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where each column of ``pool_schema`` lies."""
 
     def commit(self, changes: list[Change]) -> None:
         """Make the changes durable, in the order given."""
@@ -244,29 +162,61 @@ class Columns:
     def __init__(self, geometry: PoolGeometry, ledger: Ledger | None = None) -> None:
         self.geometry = geometry
         self.ledger = ledger
-        self.ordered = [Column(number, spec) for number, spec in enumerate(pool_schema(geometry))]
+        schema = pool_schema(geometry)
+        self._layout = lay_out(schema) if ledger is None else ledger.layout
+        # Private pages rather than numpy's own memory, so that those of a released row can be given back.
+        self._memory = mmap.mmap(-1, self._layout.end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._bytes: Array = np.frombuffer(self._memory, dtype=np.uint8)
+        self._ranges: list[tuple[int, int]] = []
+        """First byte, and the one behind the last, of each contiguous piece that the running transaction has written."""
+        writes = {
+            (moment, width): Writes(moment, self._bytes.view(kind))
+            for moment in Moment
+            for width, kind in ELEMENTS.items()
+        }
+        self._writes = list(writes.values())
+        """In the order in which they are applied."""
+        self.ordered = [self._column(number, spec, writes) for number, spec in enumerate(schema)]
         self._by_name = {column.spec.name: column for column in self.ordered}
+
+    def _column(self, number: int, spec: ColumnSpec, writes: dict[tuple[Moment, int], Writes]) -> Column:
+        offset = self._layout.offsets[number]
+        flat = self._bytes[offset : offset + spec.nbytes].view(spec.dtype)
+        scattered = writes[spec.applied, spec.itemsize]
+        return Column(number, spec, flat, offset // spec.itemsize, scattered, self._ranges)
 
     def __getitem__(self, name: str) -> Column:
         return self._by_name[name]
 
     def commit(self) -> bool:
         """End the transaction. Without a ledger the working copy is all there is. Returns whether anything changed."""
-        # What ``dirty`` says, spelled out: this looks at every column after every message.
-        dirty = [column for column in self.ordered if column._points or column._arrays or column._ranges]
-        if self.ledger is not None and dirty:
-            self.ledger.commit([change for column in dirty for change in column.changes()])
-        for column in dirty:
-            column.forget()
-        return bool(dirty)
+        dirty = [writes for writes in self._writes if writes.points or writes.arrays]
+        if self.ledger is not None and (dirty or self._ranges):
+            self.ledger.commit(self._changes(dirty))
+        changed = bool(dirty or self._ranges)
+        self._forget()
+        return changed
+
+    def _changes(self, dirty: list[Writes]) -> list[Change]:
+        """What the running transaction changed, with final values, in the order in which it is to be applied."""
+        scattered = [(writes.moment, Change(writes.width, 0, *writes.final())) for writes in dirty]
+        # Only wide rows are written in pieces, and none of those is applied first or last.
+        pieces = [Change(1, first, None, self._bytes[first:last]) for first, last in self._ranges]
+        before = [change for moment, change in scattered if moment == Moment.FIRST]
+        return before + pieces + [change for moment, change in scattered if moment != Moment.FIRST]
+
+    def _forget(self) -> None:
+        self._ranges.clear()
+        for writes in self._writes:
+            writes.forget()
 
     def rollback(self) -> None:
         """Undo the transaction. Needs a ledger: what is nowhere committed cannot be read back."""
         if self.ledger is None:
             raise RuntimeError("a pool without a ledger cannot roll back")
         for column in self.ordered:
-            if column.dirty:
-                column.restore(self.ledger.committed(column.number))
+            column.restore(self.ledger.committed(column.number))
+        self._forget()
 
     def load(self) -> None:
         """Take every value from the ledger, as a manager does that starts on one that exists."""
@@ -276,7 +226,9 @@ class Columns:
 
     def discard(self, column: Column, row: int) -> None:
         """Give back the memory of a row that no longer means anything, here and in the ledger. Not within a transaction."""
-        column.discard(row)
+        size = column.stride * column.spec.itemsize
+        if size % PAGE == 0:
+            self._memory.madvise(mmap.MADV_DONTNEED, self._layout.offsets[column.number] + row * size, size)
         if self.ledger is not None:
             self.ledger.discard(column.number, row * column.stride, column.stride)
 

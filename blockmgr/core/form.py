@@ -14,7 +14,7 @@ def check_form(message: Message) -> None:
     """Refuse arrays that do not run parallel, token ids that cannot be kept, and a table that is to grow twice."""
     progress, appends, wanted, finished = message.progress, message.appends, message.reservations, message.finished
     _parallel("progress", progress.handles, launched=progress.launched, computed=progress.computed)
-    _parallel("appends", appends.handles, starts=appends.starts, counts=appends.counts)
+    _parallel("appends", appends.handles, starts=appends.starts)
     _parallel("reservations", wanted.handles, lengths=wanted.lengths, look_ahead=wanted.look_ahead)
     _parallel("finished", finished.handles, reasons=finished.reasons)
     for move in message.reorders:
@@ -37,7 +37,10 @@ def _parallel(group: str, handles: Ints, **arrays: Sized) -> None:
 def _check_appends(appends: Appends) -> None:
     if not len(appends.handles):
         return
-    total, least = int(appends.counts.sum()), int(appends.counts.min())
+    total, least = len(appends.handles), 1
+    if len(appends.counts):
+        _parallel("appends", appends.handles, counts=appends.counts)
+        total, least = int(appends.counts.sum()), int(appends.counts.min())
     if total != len(appends.ids) or least < 1:
         limit = f"counts must be at least 1 each and add up to it, not to {total}"
         raise InvalidMessage("length of appends.ids", len(appends.ids), limit)

@@ -36,7 +36,8 @@ class Progress:
 class Appends:
     """Tokens to record: sequence i gets ``counts[i]`` of ``ids``, in order, from position ``starts[i]`` on.
 
-    Tokens that are there already must be equal. ``logprobs`` runs parallel to ``ids`` or is absent.
+    ``counts`` may be left empty: one each. Tokens that are there already must be equal. ``logprobs`` runs parallel to
+    ``ids`` or is absent.
     """
 
     handles: Ints = field(default_factory=lambda: NONE)

@@ -117,9 +117,8 @@ def _are_next(state: PoolState, slots: Indexes, appends: Appends) -> bool:
 def _append_each(state: PoolState, slots: Indexes, mine: np.ndarray, appends: Appends) -> None:
     """One run of tokens at a time, each checked against what is recorded already."""
     seqs, limit, at = state.sequences, state.geometry.max_length, 0
-    for place, (slot, start, count) in enumerate(
-        zip(slots.tolist(), appends.starts.tolist(), appends.counts.tolist(), strict=True)
-    ):
+    counts = appends.counts.tolist() or [1] * len(slots)
+    for place, (slot, start, count) in enumerate(zip(slots.tolist(), appends.starts.tolist(), counts, strict=True)):
         ids = appends.ids[at : at + count].astype(np.int32)
         logprobs = None if appends.logprobs is None else appends.logprobs[at : at + count]
         at += count

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from blockmgr.core.columns import PAGE, ColumnSpec, pool_schema
 from blockmgr.core.errors import BlockManagerError, LedgerCorrupt
 from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.schema import PAGE, ColumnSpec, lay_out, pages, pool_schema
 from blockmgr.ledger.errors import LedgerMismatch
-from blockmgr.ledger.memory import SharedMemory, pages
+from blockmgr.ledger.memory import SharedMemory
 
 MAGIC = int.from_bytes(b"PHLEDGER", "little")
 VERSION = 1
@@ -117,11 +117,12 @@ def _geometry(content: dict[str, int]) -> PoolGeometry:
 
 def plan(pool: str, geometry: PoolGeometry, meta: Mapping[str, Any] | None = None) -> Directory:
     """Place the columns of a new pool. ``meta`` is whatever else, in JSON's types, belongs to the pool for ever."""
-    at, columns = PAGE, []
-    for spec in pool_schema(geometry):
-        columns.append(StoredColumn(spec.name, spec.dtype, spec.rows, spec.width, spec.stride, at))
-        at = pages(at + spec.nbytes)
-    return Directory(pool, os.urandom(KEY_BYTES), geometry, tuple(columns), dict(meta or {}))
+    schema = pool_schema(geometry)
+    columns = tuple(
+        StoredColumn(spec.name, spec.dtype, spec.rows, spec.width, spec.stride, offset)
+        for spec, offset in zip(schema, lay_out(schema).offsets, strict=True)
+    )
+    return Directory(pool, os.urandom(KEY_BYTES), geometry, columns, dict(meta or {}))
 
 
 def create_memory(directory: Directory) -> SharedMemory:

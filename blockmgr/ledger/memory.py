@@ -18,8 +18,9 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from blockmgr.core.columns import PAGE, Array, Indexes
+from blockmgr.core.columns import Array, Indexes
 from blockmgr.core.errors import LedgerCorrupt
+from blockmgr.core.schema import PAGE, pages
 
 WORD = 8
 """Bytes of a word: the unit that a single store writes whole."""
@@ -174,11 +175,6 @@ class SharedMemory:
             os.close(self.descriptor)
             self.descriptor = -1
             del self._bytes, self._words, self._mapping
-
-
-def pages(nbytes: int) -> int:
-    """``nbytes`` rounded up to whole pages."""
-    return -(-nbytes // PAGE) * PAGE
 
 
 def reopen(descriptor: int, flags: int) -> int:

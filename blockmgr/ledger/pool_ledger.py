@@ -6,9 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from blockmgr.core.columns import Array, Change, pool_schema
+from blockmgr.core.columns import ELEMENTS, Array, Change, Indexes
 from blockmgr.core.errors import LedgerCorrupt
 from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.schema import PAGE, Layout, pages, pool_schema
 from blockmgr.ledger.layout import (
     EPOCH,
     HOLDER,
@@ -29,9 +30,9 @@ from blockmgr.ledger.redo import RedoLog
 class PoolLedger:
     """The committed columns of one pool; implements ``blockmgr.core.columns.Ledger``.
 
-    Columns go by their number in ``pool_schema``; records and memory by their number in the ledger's own directory,
-    which stays the same when a newer program knows more columns. Owns its memory and lock; the redo log is shared by
-    all pools of a manager and stays the caller's.
+    Columns go by their number in ``pool_schema``, changes by their place in the memory, which stays the same when a newer
+    program knows more columns. Owns its memory and lock; the redo log is shared by all pools of a manager and stays the
+    caller's.
     """
 
     def __init__(self, memory: SharedMemory, directory: Directory, redo: RedoLog, places: Sequence[int | None]) -> None:
@@ -41,13 +42,25 @@ class PoolLedger:
         self._directory = directory
         self._redo = redo
         self._places = list(places)
-        self._renumbered = self._places != list(range(len(directory.columns)))
-        self._stored = [memory.array(column.dtype, column.elements, column.offset) for column in directory.columns]
-        self._columns = [
-            np.zeros(spec.rows * spec.stride, dtype=spec.dtype) if place is None else self._stored[place]
-            for spec, place in zip(pool_schema(directory.geometry), self._places, strict=True)
-        ]
+        self._end = directory.end
+        self._layout, self._columns = self._arrange()
+        self._elements = {width: memory.array(kind, self._end // width, 0) for width, kind in ELEMENTS.items()}
+        """The columns of this ledger, all together, as elements of each width."""
         self._sequence = memory.word(SEQUENCE)
+
+    def _arrange(self) -> tuple[Layout, list[Array]]:
+        """Where each column lies, and the column. One that the ledger lacks gets a place behind its end, and memory here."""
+        offsets, columns, end = [], [], self._end
+        for spec, place in zip(pool_schema(self.geometry), self._places, strict=True):
+            if place is None:
+                offsets.append(end)
+                columns.append(np.zeros(spec.rows * spec.stride, dtype=spec.dtype))
+                end = pages(end + spec.nbytes)
+            else:
+                stored = self._directory.columns[place]
+                offsets.append(stored.offset)
+                columns.append(self._memory.array(stored.dtype, stored.elements, stored.offset))
+        return Layout(tuple(offsets), end), columns
 
     @classmethod
     def create(cls, pool: str, geometry: PoolGeometry, redo: RedoLog, meta: Mapping[str, Any] | None = None) -> Self:
@@ -126,10 +139,15 @@ class PoolLedger:
     def close(self) -> None:
         """Give up memory and lock; changes nothing in it. May be repeated."""
         self._lock.release()
-        self._stored, self._columns = [], []
+        self._elements, self._columns = {}, []
         self._memory.close()
 
     # -- core's Ledger -----------------------------------------------------------------------------------------------
+
+    @property
+    def layout(self) -> Layout:
+        """Where each column lies. Those that the ledger lacks are given places behind its end."""
+        return self._layout
 
     def commit(self, changes: list[Change]) -> None:
         """Make the changes durable, in the order given: after a crash all of them are there, or none.
@@ -139,9 +157,10 @@ class PoolLedger:
         """
         for change in changes:
             self._check(change)
-        stored = self._placed(changes) if self._renumbered else changes
-        self._redo.commit(self.key, stored)
-        self._apply(stored)
+        if self._layout.end > self._end:
+            changes = self._stored(changes)
+        self._redo.commit(self.key, changes)
+        self._apply(changes)
         self._redo.applied()
 
     def stage(self, column: int, start: int, values: Array) -> None:
@@ -184,55 +203,63 @@ class PoolLedger:
                 )
             return False
         try:
-            self._apply([self._typed(change) for change in pending.changes])
+            self._apply(pending.changes)
         except (IndexError, ValueError) as error:
             raise LedgerCorrupt(f"redo log: transaction {pending.number} does not fit its ledger: {error}") from error
         self._redo.applied()
         return True
 
-    def _typed(self, change: Change) -> Change:
-        """A recorded change with values of its column's type."""
-        return Change(
-            change.column, change.start, change.indexes, change.values.view(self._stored[change.column].dtype)
-        )
-
     def _apply(self, changes: Sequence[Change]) -> None:
         """Put changes in place. The sequence number is odd meanwhile: whoever copies columns then copies again."""
-        memory, stored = self._memory, self._stored
+        memory = self._memory
         odd = self._sequence | 1
         memory.store_word(SEQUENCE, odd)
         for change in changes:
-            column = stored[change.column]
+            elements = self._elements[change.width]
             if change.indexes is None:
-                memory.store_slice(column[change.start : change.start + len(change.values)], change.values)
+                memory.store_slice(elements[change.start : change.start + len(change.values)], change.values)
             else:
-                memory.scatter(column, change.indexes, change.values)
+                memory.scatter(elements, change.indexes, change.values)
         self._sequence = odd + 1
         memory.store_word(SEQUENCE, odd + 1)
 
     def _check(self, change: Change) -> None:
         """Refuse ahead of the commit what could not be applied after it.
 
-        Indexes are not looked at: the working copy, which is as long, has taken them already.
+        Indexes are not looked at: the working copy, which is laid out alike, has taken them already.
         """
-        column, values = self._columns[change.column], change.values
-        if values.dtype != column.dtype:
-            raise TypeError(f"column {change.column} holds {column.dtype}, not {values.dtype}")
+        width, values = change.width, change.values
+        if values.dtype != self._elements[width].dtype:
+            raise TypeError(
+                f"elements {width} bytes wide are moved as {self._elements[width].dtype}, not {values.dtype}"
+            )
         if change.indexes is None:
-            if not 0 <= change.start <= len(column) - len(values):
-                raise IndexError(f"column {change.column} has {len(column)} elements, not {change.start + len(values)}")
+            first, last = change.start * width, (change.start + len(values)) * width
+            if not PAGE <= first <= last <= self._layout.end:
+                raise IndexError(f"columns lie in {PAGE}..{self._layout.end}, but bytes {first}..{last} are to change")
         elif len(change.indexes) != len(values):
-            raise ValueError(f"column {change.column} gets {len(values)} values at {len(change.indexes)} places")
+            raise ValueError(f"{len(values)} values are to go to {len(change.indexes)} places")
 
-    def _placed(self, changes: Sequence[Change]) -> list[Change]:
-        """Changes by the ledger's own column numbers; those of columns that it lacks are set at once and left out."""
-        placed = []
+    def _stored(self, changes: Sequence[Change]) -> list[Change]:
+        """Those changes that lie in the ledger. The others, of columns that it lacks, are made here at once."""
+        stored = []
         for change in changes:
-            place = self._places[change.column]
-            if place is not None:
-                placed.append(Change(place, change.start, change.indexes, change.values))
-            elif change.indexes is None:
-                self._columns[change.column][change.start : change.start + len(change.values)] = change.values
+            places = change.indexes
+            if places is None:
+                places = np.arange(change.start, change.start + len(change.values))
+            inside = places < self._end // change.width
+            if inside.all():
+                stored.append(change)
             else:
-                self._columns[change.column][change.indexes] = change.values
-        return placed
+                stored.append(Change(change.width, 0, places[inside], change.values[inside]))
+                self._keep_here(change.width, places[~inside], change.values[~inside])
+        return stored
+
+    def _keep_here(self, width: int, places: Indexes, values: Array) -> None:
+        """Set elements of columns that the ledger lacks; they last as long as this object."""
+        for number, place in enumerate(self._places):
+            column = self._columns[number]
+            if place is None and column.itemsize == width:
+                at = places - self._layout.offsets[number] // width
+                mine = (at >= 0) & (at < len(column))
+                column[at[mine]] = values[mine].view(column.dtype)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blockmgr.core.columns import Array, pool_schema
+from blockmgr.core.columns import Array
 from blockmgr.core.errors import NotFound, Precondition
 from blockmgr.core.geometry import SLOT_BITS, PoolGeometry, slot_of
+from blockmgr.core.schema import pool_schema
 from blockmgr.core.states import SequenceState
 from blockmgr.ledger.layout import EPOCH, SEQUENCE, StoredColumn, match, read_directory
 from blockmgr.ledger.memory import SharedMemory

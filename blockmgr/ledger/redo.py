@@ -17,8 +17,9 @@ from typing import Self
 
 import numpy as np
 
-from blockmgr.core.columns import PAGE, Array, Change, Indexes
+from blockmgr.core.columns import ELEMENTS, Array, Change, Indexes
 from blockmgr.core.errors import InvalidMessage, LedgerCorrupt, Precondition
+from blockmgr.core.schema import PAGE
 from blockmgr.ledger.errors import LedgerMismatch, RecordTooLarge
 from blockmgr.ledger.lock import ManagerLock
 from blockmgr.ledger.memory import WORD, SharedMemory
@@ -36,8 +37,8 @@ FREE_WORDS = 64
 RECORD_AT = PAGE
 _HEAD = struct.Struct("<qqq16s")
 """Transaction number, bytes of the whole record, number of changes, key of the pool's ledger."""
-_ENTRY = struct.Struct("<qqqq")
-"""Column, start (or ``_SCATTERED``), elements, bytes of an element. All entries come first, then all arrays."""
+_ENTRY = struct.Struct("<qqq")
+"""Bytes of an element, start (or ``_SCATTERED``), elements. All entries come first, then all arrays."""
 _SCATTERED = -1
 _NUMBERS = 0x7FFFFFFF
 """Transaction numbers have 31 bits and start again at 0; only neighbours must differ."""
@@ -50,7 +51,6 @@ class Pending:
     number: int
     key: bytes
     changes: list[Change]
-    """Values are plain bytes (``V`` types): the columns' types stand in the pool's ledger."""
 
 
 class RedoLog:
@@ -189,16 +189,14 @@ def _encode(number: int, key: bytes, changes: Sequence[Change], capacity: int) -
     arrays: list[memoryview] = []
     length = _HEAD.size + _ENTRY.size * len(changes)
     for change in changes:
-        values = np.ascontiguousarray(change.values)
-        start = change.start
+        values, start = np.ascontiguousarray(change.values), change.start
         if change.indexes is not None:
             start = _SCATTERED
-            indexes: Indexes = np.ascontiguousarray(change.indexes, dtype=np.int64)
-            arrays.append(indexes.data)
-            length += indexes.nbytes
+            arrays.append(change.indexes.data)
+            length += change.indexes.nbytes
         arrays.append(values.data)
         length += values.nbytes
-        entries += (change.column, start, len(values), values.itemsize)
+        entries += (change.width, start, len(values))
     if length > capacity:
         raise RecordTooLarge(length, capacity)
     head = _HEAD.pack(number, length, len(changes), key)
@@ -209,12 +207,12 @@ def _decode(record: bytes) -> Pending:
     number, _, count, key = _HEAD.unpack_from(record)
     at = _HEAD.size + count * _ENTRY.size
     changes = []
-    for column, start, elements, itemsize in _ENTRY.iter_unpack(record[_HEAD.size : at]):
-        indexes = None
+    for width, start, elements in _ENTRY.iter_unpack(record[_HEAD.size : at]):
+        indexes: Indexes | None = None
         if start == _SCATTERED:
             indexes = np.frombuffer(record, np.int64, elements, at)
             at += indexes.nbytes
-        values: Array = np.frombuffer(record, f"V{itemsize}", elements, at)
+        values: Array = np.frombuffer(record, ELEMENTS[width], elements, at)
         at += values.nbytes
-        changes.append(Change(column, max(start, 0), indexes, values))
+        changes.append(Change(width, max(start, 0), indexes, values))
     return Pending(number, key, changes)

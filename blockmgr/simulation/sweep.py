@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blockmgr.core.columns import pool_schema
+from blockmgr.core.schema import pool_schema
 from blockmgr.simulation.driver import Driver
 from blockmgr.simulation.snapshot import PoolUse
 from blockmgr.simulation.workload import Request

@@ -38,13 +38,22 @@ class ManagerSession:
     """
 
     def __init__(
-        self, socket: str, epoch: int, last_number: int = 0, give_back: Callable[[], None] | None = None
+        self,
+        socket: str,
+        epoch: int,
+        last_number: int = 0,
+        give_back: Callable[[], None] | None = None,
+        news: Callable[[], None] = lambda: None,
     ) -> None:
-        """Exchange turns as ``epoch`` over the manager's unix socket, from message ``last_number`` + 1 on."""
+        """Exchange turns as ``epoch`` over the manager's unix socket, from message ``last_number`` + 1 on.
+
+        ``news`` is called on the thread behind it whenever a reply has come or a turn is wanted.
+        """
         self._address = f"unix:{socket}"
         self._epoch = epoch
         self._number = last_number
         self._give_back = give_back
+        self._news = news
         self._outstanding: session_pb2.SessionRequest | None = None
         self._replies: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._loop = uvloop.new_event_loop()
@@ -195,13 +204,17 @@ class ManagerSession:
             self._give_up(Revoked(error.details()))
         elif is_answer(error) and self._sent is not None and self._sent is not self._answered:
             self._answered = self._sent
-            self._replies.put(error)
+            self._hand_over(error)
         return reason
 
     def _give_up(self, error: Exception) -> None:
         """There will be no more replies: whoever waits for one hears why, and so does whoever sends a turn."""
         self._end = error
-        self._replies.put(error)
+        self._hand_over(error)
+
+    def _hand_over(self, reply: Reply | Exception) -> None:
+        self._replies.put(reply)
+        self._news()
 
     def _take(self, response: session_pb2.SessionResponse) -> None:
         what = response.WhichOneof("content")
@@ -212,13 +225,14 @@ class ManagerSession:
             self._due.set()
         elif what == "nudge":
             self.turn_wanted.set()
+            self._news()
 
     def _take_reply(self, reply: reply_pb2.Reply) -> None:
         """Hand a reply over once, though a turn that was sent twice may be answered twice."""
         turn = self._sent
         if turn is not None and turn is not self._answered and reply.number == turn.turn.number:
             self._answered = turn
-            self._replies.put(decode_reply(reply))
+            self._hand_over(decode_reply(reply))
 
     def _hang_up(self) -> None:
         if self._call is not None:

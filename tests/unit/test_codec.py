@@ -248,7 +248,11 @@ WRONG = [
     pytest.param(
         change_of(progress=turn_pb2.Progress(handles=[1], launched=[1])), "progress.computed", id="progress.computed"
     ),
-    pytest.param(change_of(appends=turn_pb2.Appends(handles=[1], starts=[1])), "appends.counts", id="appends.counts"),
+    pytest.param(
+        change_of(appends=turn_pb2.Appends(handles=[1, 2], starts=[1, 1], counts=[1])),
+        "appends.counts",
+        id="appends.counts",
+    ),
     pytest.param(
         change_of(appends=turn_pb2.Appends(handles=[1], starts=[1], counts=[2], ids=[1, 2], logprobs=[0.5])),
         "appends.logprobs",

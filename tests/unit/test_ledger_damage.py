@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from blockmgr.core.columns import PAGE
 from blockmgr.core.errors import InvalidMessage, LedgerCorrupt
+from blockmgr.core.schema import PAGE
 from blockmgr.ledger import LedgerMismatch, LedgerReader, PoolLedger, RedoLog, SharedMemory, layout, redo
 from tests.ledger_cases import GEOMETRY, change, die
 from tests.power_cut import PowerCut, stores

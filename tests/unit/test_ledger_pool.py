@@ -3,13 +3,26 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from blockmgr.core.columns import PAGE, Change, Columns
+from blockmgr.core.columns import Change, Columns
+from blockmgr.core.schema import PAGE
 from blockmgr.ledger import LedgerMismatch, LedgerReader, PoolLedger, RecordTooLarge, RedoLog
-from tests.ledger_cases import GEOMETRY, NUMBERS, SCHEMA, Model, change, content, die, random_changes, restart
+from tests.ledger_cases import (
+    GEOMETRY,
+    NUMBERS,
+    SCHEMA,
+    Model,
+    change,
+    change_at,
+    content,
+    die,
+    random_changes,
+    restart,
+)
 from tests.power_cut import PowerCut, stores
 
 YOUNGER = frozenset({"slot.logprobs", "pin.id"})
@@ -109,11 +122,12 @@ def test_record_larger_than_the_log_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        (change("slot.count", [1, 2], start=GEOMETRY.max_sequences - 1), IndexError),
+        (change("archive.cursor", np.zeros(PAGE), start=1), IndexError),
+        (replace(change("slot.count", [1]), start=0), IndexError),
         (change("slot.count", [1, 2], [0]), ValueError),
-        (Change(NUMBERS["slot.count"], 0, None, np.array([1], dtype=np.int32)), TypeError),
+        (replace(change("slot.count", [1]), values=np.array([1], dtype=np.int32)), TypeError),
     ],
-    ids=["beyond the end", "more values than places", "other type"],
+    ids=["beyond the end", "before the beginning", "more values than places", "other type"],
 )
 def test_change_that_cannot_be_applied_is_refused_before_the_commit(
     ledger: PoolLedger, wrong: Change, error: type[Exception]
@@ -169,7 +183,7 @@ def older_ledger(redo: RedoLog, monkeypatch: pytest.MonkeyPatch) -> PoolLedger:
             patch.setattr(f"blockmgr.ledger.{module}.pool_schema", lambda _: older)
         ledger = PoolLedger.create("old", GEOMETRY, redo)
         number = next(number for number, spec in enumerate(older) if spec.name == "slot.count")
-        ledger.commit([Change(number, 0, None, np.array([4]))])
+        ledger.commit([change_at(ledger.layout.offsets[number], 0, None, np.array([4]))])
     return ledger
 
 
@@ -190,11 +204,11 @@ def test_ledger_that_lacks_a_column_is_refused_by_its_name(older_ledger: PoolLed
 def test_older_ledger_is_used_where_what_it_lacks_is_optional(older_ledger: PoolLedger, redo: RedoLog) -> None:
     descriptors = die(older_ledger, redo)
     ledger, redo = restart(descriptors, YOUNGER)
-    changes = [change("slot.logprobs", [0.5], [3]), change("slot.count", [5], [1]), change("pin.block", [6], [2])]
-    ledger.commit(changes)
+    at = partial(change, layout=ledger.layout)
+    ledger.commit([at("slot.logprobs", [0.5], [3]), at("slot.count", [5], [1]), at("pin.block", [6], [2])])
     assert ledger.committed(NUMBERS["slot.logprobs"])[3] == 0.5
     with stores(5), pytest.raises(PowerCut):
-        ledger.commit([change("pin.label", [bytes(64)], [0]), change("pin.expires", [1.5], [1])])
+        ledger.commit([at("pin.label", [bytes(64)], [0]), at("pin.expires", [1.5], [1])])
     ledger, redo = restart(die(ledger, redo), YOUNGER)
     assert ledger.committed(NUMBERS["slot.count"])[:2].tolist() == [4, 5]
     assert ledger.committed(NUMBERS["pin.block"])[2] == 6

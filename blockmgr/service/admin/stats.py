@@ -4,9 +4,10 @@ import os
 
 import numpy as np
 
-from blockmgr.core.columns import PAGE, Indexes
+from blockmgr.core.columns import Indexes
 from blockmgr.core.counts import Counts
 from blockmgr.core.events import EventKind
+from blockmgr.core.schema import PAGE
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import BlockState, ExecutorState, Residency, SequenceState, TicketKind
 from blockmgr.service.admin.numbers import BLOCK_STATE, TICKET_KIND

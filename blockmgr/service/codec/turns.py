@@ -1,10 +1,9 @@
 """Turns: what an executor tells. Arrays are copied whole, never element by element."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.messages import (
@@ -22,46 +21,36 @@ from blockmgr.core.messages import (
 )
 from blockmgr.core.states import FinishReason, SequenceFlags
 from blockmgr.service.codec.enums import FINISH_REASONS
+from blockmgr.service.codec.packing import pack
 from pagehold.blockmgr.v1 import turn_pb2
 
 LIMIT = 1 << 63
 """Numbers that the ledger stores are below it."""
 NO_DIGEST = bytes(16)
+HANDLE_LISTS = ("tickets_done", "swap_out", "swap_in", "look_again")
+"""Fields of a turn that are nothing but handles or ticket ids."""
 
 # ---- the manager's side ----------------------------------------------------------------------------------------------
 
 
 def decode_turn(turn: turn_pb2.Turn) -> Message:
     """A turn as the core takes it. Raises ``InvalidMessage`` where its form is wrong; the core judges the rest."""
-    if not turn.epoch:
+    # Only what is there is looked at: most turns have few of the many things that one can say.
+    parts = {field.name: DECODERS[field.name](value, field.name) for field, value in turn.ListFields()}
+    if not parts.get("epoch"):
         raise InvalidMessage("epoch", 0, "the executor's epoch is required")
-    if not turn.number:
+    if not parts.get("number"):
         raise InvalidMessage("number", 0, "turns are counted from 1")
-    return Message(
-        epoch=_number(turn.epoch, "epoch"),
-        number=_number(turn.number, "number"),
-        launched_step=_number(turn.launched_step, "launched_step") if turn.HasField("launched_step") else None,
-        completed_step=_number(turn.completed_step, "completed_step") if turn.HasField("completed_step") else None,
-        failed=turn.failed,
-        solo=_number(turn.solo, "solo"),
-        progress=_decode_progress(turn.progress),
-        appends=_decode_appends(turn.appends),
-        tickets_done=_handles(turn.tickets_done, "tickets_done"),
-        forks=[_decode_fork(fork, f"forks[{place}]") for place, fork in enumerate(turn.forks)],
-        reorders=[_decode_reorder(move, f"reorders[{place}]") for place, move in enumerate(turn.reorders)],
-        finished=_decode_finished(turn.finished),
-        swap_out=_handles(turn.swap_out, "swap_out"),
-        swap_in=_handles(turn.swap_in, "swap_in"),
-        look_again=_handles(turn.look_again, "look_again"),
-        reservations=_decode_reservations(turn.reservations),
-        admissions=[_decode_admission(prompt, f"admissions[{place}]") for place, prompt in enumerate(turn.admissions)],
-        demote=turn.demote,
-    )
+    return Message(**parts)
 
 
 def _number(value: int, field: str) -> int:
     if value >= LIMIT:
         raise InvalidMessage(field, value, f"must be below {LIMIT}")
+    return value
+
+
+def _as_it_is(value: Any, _: str) -> Any:
     return value
 
 
@@ -78,7 +67,7 @@ def _handles(values: Sequence[int], field: str) -> Ints:
         array: Ints = np.array(values, dtype=np.int64)
     except OverflowError:
         raise InvalidMessage(field, max(values), f"must be below {LIMIT}") from None
-    if array.min() < 0:
+    if np.count_nonzero(array < 0):
         raise InvalidMessage(field, max(values), f"must be below {LIMIT}")
     return array
 
@@ -90,45 +79,48 @@ def _parallel(values: Sequence[Any], to: Sequence[Any], group: str, name: str, o
         raise InvalidMessage(f"{group}.{name}", f"{len(values)} entries long", limit)
 
 
-def _decode_progress(progress: turn_pb2.Progress) -> Progress:
-    handles = progress.handles
-    _parallel(progress.launched, handles, "progress", "launched")
-    _parallel(progress.computed, handles, "progress", "computed")
-    return Progress(_handles(handles, "progress.handles"), _ints(progress.launched), _ints(progress.computed))
+def _decode_progress(progress: turn_pb2.Progress, field: str) -> Progress:
+    handles, launched, computed = progress.handles, progress.launched, progress.computed
+    _parallel(launched, handles, field, "launched")
+    _parallel(computed, handles, field, "computed")
+    return Progress(_handles(handles, f"{field}.handles"), _ints(launched), _ints(computed))
 
 
-def _decode_appends(appends: turn_pb2.Appends) -> Appends:
-    handles, ids = appends.handles, appends.ids
-    _parallel(appends.starts, handles, "appends", "starts")
-    _parallel(appends.counts, handles, "appends", "counts")
-    logprobs: NDArray[np.float32] | None = None
-    if appends.logprobs:
-        _parallel(appends.logprobs, ids, "appends", "logprobs", of="ids")
-        logprobs = np.array(appends.logprobs, dtype=np.float32)
+def _decode_appends(appends: turn_pb2.Appends, field: str) -> Appends:
+    handles, starts, counts, ids = appends.handles, appends.starts, appends.counts, appends.ids
+    _parallel(starts, handles, field, "starts")
+    if counts:
+        _parallel(counts, handles, field, "counts")
     if ids and not handles:
-        raise InvalidMessage("appends.ids", f"{len(ids)} entries long", "appends.handles is empty")
-    known = _handles(handles, "appends.handles")
-    return Appends(known, _ints(appends.starts), _ints(appends.counts), _ints(ids), logprobs)
+        raise InvalidMessage(f"{field}.ids", f"{len(ids)} entries long", f"{field}.handles is empty")
+    found = Appends(_handles(handles, f"{field}.handles"), _ints(starts), _ints(counts), _ints(ids))
+    if appends.logprobs:
+        _parallel(appends.logprobs, ids, field, "logprobs", of="ids")
+        found.logprobs = np.array(appends.logprobs, dtype=np.float32)
+    return found
 
 
-def _decode_reservations(wanted: turn_pb2.Reservations) -> Reservations:
-    handles = wanted.handles
-    _parallel(wanted.lengths, handles, "reservations", "lengths")
-    if wanted.look_ahead:
-        _parallel(wanted.look_ahead, handles, "reservations", "look_ahead")
-        look_ahead = _ints(wanted.look_ahead)
-    else:
-        look_ahead = np.zeros(len(handles), dtype=np.int64)
-    return Reservations(_handles(handles, "reservations.handles"), _ints(wanted.lengths), look_ahead)
+def _decode_reservations(wanted: turn_pb2.Reservations, field: str) -> Reservations:
+    handles, lengths, look_ahead = wanted.handles, wanted.lengths, wanted.look_ahead
+    _parallel(lengths, handles, field, "lengths")
+    if look_ahead:
+        _parallel(look_ahead, handles, field, "look_ahead")
+    ahead = _ints(look_ahead) if look_ahead else np.zeros(len(handles), dtype=np.int64)
+    return Reservations(_handles(handles, f"{field}.handles"), _ints(lengths), ahead)
 
 
-def _decode_finished(finished: turn_pb2.Finished) -> Finished:
-    _parallel(finished.reasons, finished.handles, "finished", "reasons")
-    reasons = [FINISH_REASONS.decode(reason, f"finished.reasons[{i}]") for i, reason in enumerate(finished.reasons)]
+def _decode_finished(finished: turn_pb2.Finished, field: str) -> Finished:
+    _parallel(finished.reasons, finished.handles, field, "reasons")
+    reasons = [FINISH_REASONS.decode(reason, f"{field}.reasons[{i}]") for i, reason in enumerate(finished.reasons)]
     if FinishReason.UNSPECIFIED in reasons:
         place = reasons.index(FinishReason.UNSPECIFIED)
-        raise InvalidMessage(f"finished.reasons[{place}]", 0, "a reason is required")
-    return Finished(_handles(finished.handles, "finished.handles"), reasons)
+        raise InvalidMessage(f"{field}.reasons[{place}]", 0, "a reason is required")
+    return Finished(_handles(finished.handles, f"{field}.handles"), reasons)
+
+
+def _each(decode: Callable[[Any, str], Any]) -> Callable[[Sequence[Any], str], list[Any]]:
+    """What decodes a list of messages, each under a name with its place in it."""
+    return lambda values, field: [decode(value, f"{field}[{place}]") for place, value in enumerate(values)]
 
 
 def _decode_fork(fork: turn_pb2.Fork, field: str) -> Fork:
@@ -169,6 +161,28 @@ def _decode_admission(request: turn_pb2.Admission, field: str) -> Admission:
     )
 
 
+DECODERS: dict[str, Callable[[Any, str], Any]] = {
+    "epoch": _number,
+    "number": _number,
+    "launched_step": _number,
+    "completed_step": _number,
+    "failed": _as_it_is,
+    "solo": _number,
+    "progress": _decode_progress,
+    "appends": _decode_appends,
+    "tickets_done": _handles,
+    "forks": _each(_decode_fork),
+    "reorders": _each(_decode_reorder),
+    "finished": _decode_finished,
+    "swap_out": _handles,
+    "swap_in": _handles,
+    "look_again": _handles,
+    "reservations": _decode_reservations,
+    "admissions": _each(_decode_admission),
+    "demote": _as_it_is,
+}
+"""For each field of a turn what makes the part of a message that has the same name."""
+
 # ---- the executor's side ---------------------------------------------------------------------------------------------
 
 
@@ -187,16 +201,15 @@ def encode_turn(message: Message, into: turn_pb2.Turn | None = None) -> turn_pb2
     if message.solo:
         turn.solo = message.solo
     _encode_arrays(message, turn)
-    turn.tickets_done.extend(message.tickets_done.tolist())
-    turn.swap_out.extend(message.swap_out.tolist())
-    turn.swap_in.extend(message.swap_in.tolist())
-    turn.look_again.extend(message.look_again.tolist())
+    for name in HANDLE_LISTS:
+        handles = getattr(message, name)
+        if len(handles):
+            pack(turn, **{name: handles})
     for fork in message.forks:
         children = (_encode_child(child) for child in fork.children)
         turn.forks.add(parent=fork.parent, children=children)
     for move in message.reorders:
-        handles, parents, ids = move.handles.tolist(), move.parents.tolist(), move.ids.tolist()
-        turn.reorders.add(handles=handles, parents=parents, ids=ids, scores=move.scores.tolist())
+        pack(turn.reorders.add(), handles=move.handles, parents=move.parents, ids=move.ids, scores=move.scores)
     for request in message.admissions:
         _encode_admission(request, turn.admissions.add())
     return turn
@@ -206,23 +219,15 @@ def _encode_arrays(message: Message, turn: turn_pb2.Turn) -> None:
     """The groups of parallel arrays; one that is empty is left out."""
     progress, appends, wanted = message.progress, message.appends, message.reservations
     if len(progress.handles):
-        turn.progress.handles.extend(progress.handles.tolist())
-        turn.progress.launched.extend(progress.launched.tolist())
-        turn.progress.computed.extend(progress.computed.tolist())
+        pack(turn.progress, handles=progress.handles, launched=progress.launched, computed=progress.computed)
     if len(appends.handles):
-        turn.appends.handles.extend(appends.handles.tolist())
-        turn.appends.starts.extend(appends.starts.tolist())
-        turn.appends.counts.extend(appends.counts.tolist())
-        turn.appends.ids.extend(appends.ids.tolist())
+        pack(turn.appends, handles=appends.handles, starts=appends.starts, counts=appends.counts, ids=appends.ids)
         if appends.logprobs is not None:
-            turn.appends.logprobs.extend(appends.logprobs.tolist())
+            pack(turn.appends, logprobs=appends.logprobs)
     if len(wanted.handles):
-        turn.reservations.handles.extend(wanted.handles.tolist())
-        turn.reservations.lengths.extend(wanted.lengths.tolist())
-        if wanted.look_ahead.any():
-            turn.reservations.look_ahead.extend(wanted.look_ahead.tolist())
+        pack(turn.reservations, handles=wanted.handles, lengths=wanted.lengths, look_ahead=wanted.look_ahead)
     if len(message.finished.handles):
-        turn.finished.handles.extend(message.finished.handles.tolist())
+        pack(turn.finished, handles=message.finished.handles)
         turn.finished.reasons.extend(FINISH_REASONS.to_wire[reason] for reason in message.finished.reasons)
 
 
@@ -234,7 +239,7 @@ def _encode_admission(request: Admission, wire: turn_pb2.Admission) -> None:
     """Defaults are left out, so that the manager's apply."""
     wire.uuid, wire.request = request.uuid, request.request
     wire.cache_salt, wire.adapter = request.salt, request.adapter
-    wire.prompt.extend(request.prompt.tolist())
+    pack(wire, prompt=request.prompt)
     for name in ("reserve", "max_length", "priority"):
         value = getattr(request, name)
         if value:

@@ -4,8 +4,9 @@ from typing import Protocol
 
 import numpy as np
 
-from blockmgr.core.columns import Array, Change, Ledger, pool_schema
+from blockmgr.core.columns import ELEMENTS, Array, Change, Ledger
 from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.schema import Layout, lay_out, pool_schema
 
 
 class ManagerDied(Exception):
@@ -29,8 +30,13 @@ class MemoryLedger:
     """Committed columns in plain arrays; the manager dies just before or just after a commit."""
 
     def __init__(self, geometry: PoolGeometry) -> None:
+        schema = pool_schema(geometry)
+        self.layout: Layout = lay_out(schema)
+        memory = np.zeros(self.layout.end, dtype=np.uint8)
+        self._elements: dict[int, Array] = {width: memory.view(kind) for width, kind in ELEMENTS.items()}
         self.columns: list[Array] = [
-            np.zeros(spec.rows * spec.stride, dtype=spec.dtype) for spec in pool_schema(geometry)
+            memory[offset : offset + spec.nbytes].view(spec.dtype)
+            for spec, offset in zip(schema, self.layout.offsets, strict=True)
         ]
         self.die = ""
         self.touched = 0
@@ -42,7 +48,7 @@ class MemoryLedger:
             raise ManagerDied
         for change in changes:
             where = slice(change.start, change.start + len(change.values)) if change.indexes is None else change.indexes
-            self.columns[change.column][where] = change.values
+            self._elements[change.width][where] = change.values
             self.touched += len(change.values)
         if die == "after":
             raise ManagerDied

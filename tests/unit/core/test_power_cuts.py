@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from blockmgr.core.columns import Array, Change
 from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.schema import Layout
 from blockmgr.ledger import PoolLedger, RedoLog, SharedMemory
 from tests.power_cut import PowerCut, StoreCounter
 from tests.unit.core.memory_ledger import ManagerDied, MortalLedger
@@ -52,6 +53,10 @@ class SharedLedger:
     def close(self) -> None:
         self._ledger.close()
         self._redo.close()
+
+    @property
+    def layout(self) -> Layout:
+        return self._ledger.layout
 
     def commit(self, changes: list[Change]) -> None:
         try:
