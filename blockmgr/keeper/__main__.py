@@ -1,24 +1,31 @@
 """`python -m blockmgr.keeper --runtime-dir DIR [--] COMMAND...`: keep COMMAND, the manager, running.
 
+`python -m blockmgr.keeper --runtime-dir DIR --plan FILE`: keep several children running, as `write_plan` wrote them down.
+
 COMMAND is started again whenever it ends, also with code 0: only a signal to the keeper (SIGTERM, SIGINT; a second one
 kills at once) means an end; or code 78, by which COMMAND says that its settings are wrong, while nothing of it is stored.
-With --once the keeper ends when COMMAND does, with its code.
+With --once the keeper ends when COMMAND does, with its code. With --owner-pidfd, an inherited descriptor of a process, all
+ends when that process does.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
-from blockmgr.keeper import ChildSettings, KeeperError, run_keeper
+from blockmgr.keeper import ChildSettings, KeeperError, read_plan, run_keeper
+from blockmgr.processes import Process, ProcessError
 
 
-def settings_of(arguments: argparse.Namespace) -> ChildSettings:
-    """Return the manager's settings as the command line gives them."""
+def children_of(arguments: argparse.Namespace) -> list[ChildSettings]:
+    """Return the children that the command line asks for."""
+    if arguments.plan is not None:
+        return read_plan(arguments.plan)
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    return ChildSettings(
+    manager = ChildSettings(
         name="manager",
         command=tuple(command),
         watchdog=arguments.watchdog or None,
@@ -27,12 +34,25 @@ def settings_of(arguments: argparse.Namespace) -> ChildSettings:
         store_limit=arguments.store_limit,
         once=arguments.once,
     )
+    return [manager]
+
+
+def owner_of(arguments: argparse.Namespace) -> Process | None:
+    """Return the process with which all is to end, if there is one."""
+    if arguments.owner_pidfd is None:
+        return None
+    try:
+        # Not for the children: they would keep nothing alive by it, but they have no use for it.
+        os.set_inheritable(arguments.owner_pidfd, False)
+        return Process.adopt(arguments.owner_pidfd, "owner")
+    except (OSError, ProcessError) as error:
+        raise WrongSetting(f"owner-pidfd is {arguments.owner_pidfd}: {error}") from error
 
 
 def main() -> int:
     """Run the keeper as the command line asks, and return its exit code."""
     defaults = ChildSettings("manager", ())
-    parser = argparse.ArgumentParser(prog="python -m blockmgr.keeper", description=(__doc__ or "").split("\n\n")[1])
+    parser = argparse.ArgumentParser(prog="python -m blockmgr.keeper", description=(__doc__ or "").split("\n\n")[2])
     parser.add_argument("--runtime-dir", type=Path, required=True, help="directory for the lock and the socket")
     parser.add_argument(
         "--watchdog",
@@ -50,10 +70,12 @@ def main() -> int:
         "--store-limit", type=int, default=defaults.store_limit, help="most descriptors stored (%(default)s)"
     )
     parser.add_argument("--once", action="store_true", help="do not start the command again when it ends")
+    parser.add_argument("--plan", type=Path, help="file that describes the children, instead of COMMAND")
+    parser.add_argument("--owner-pidfd", type=int, help="descriptor of the process with which all ends")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run")
     arguments = parser.parse_args()
     try:
-        return run_keeper(arguments.runtime_dir, [settings_of(arguments)])
+        return run_keeper(arguments.runtime_dir, children_of(arguments), owner_of(arguments))
     except WrongSetting as error:
         print(f"keeper: {error}", file=sys.stderr)
         return WRONG_SETTINGS

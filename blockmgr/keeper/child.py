@@ -5,72 +5,16 @@ from __future__ import annotations
 import enum
 import os
 import signal
-from dataclasses import dataclass, field
 
-from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
+from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.keeper.log import log
 from blockmgr.keeper.messages import Notification
 from blockmgr.keeper.runtime import RuntimeDirectory
+from blockmgr.keeper.settings import ChildSettings
 from blockmgr.keeper.spawn import child_environment, spawn
 from blockmgr.keeper.store import DescriptorStore, StoreFull
 from blockmgr.packets import Packet, close_all
 from blockmgr.processes import Process, ProcessError
-
-
-@dataclass(frozen=True)
-class RestartDelay:
-    """How long to wait before a start, in seconds: not at all after a few deaths, then doubling up to a limit.
-
-    Deaths are counted anew once the child has been ready for `settled` seconds. There is no last attempt.
-    """
-
-    immediate: int = 5
-    first: float = 0.1
-    longest: float = 5.0
-    settled: float = 1.0
-
-    def after(self, deaths: int) -> float:
-        """Return the delay after `deaths` deaths in a row."""
-        if deaths <= self.immediate:
-            return 0.0
-        return min(self.longest, self.first * 2.0 ** min(deaths - self.immediate - 1, 32))
-
-
-@dataclass(frozen=True)
-class ChildSettings:
-    """What to run and how to watch it. Times are in seconds.
-
-    `watchdog`: a sign of life (WATCHDOG=1) is due this often, from readiness or the first one on; None turns it off.
-    `start_limit`: readiness, or the first sign of life, is due this long after the start.
-    Either is late only once half as much again (5 s at most) has passed: see `Child.due`.
-    `abort_grace`: from SIGABRT, sent when one is missed, to SIGKILL. `stop_grace`: from SIGTERM to SIGKILL.
-    `once`: do not start it again when it ends.
-
-    Raises:
-        WrongSetting: a time or the size of the store is out of its limits.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    watchdog: float | None = 10.0
-    start_limit: float = 90.0
-    abort_grace: float = 2.0
-    stop_grace: float = 15.0
-    store_limit: int = 512
-    restart_delay: RestartDelay = field(default_factory=RestartDelay)
-    once: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the limits."""
-        for name in ("watchdog", "start_limit", "abort_grace", "stop_grace"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
-                raise WrongSetting(f"{name} is {value}: it must be a number of seconds from 0 on")
-        if self.watchdog == 0:
-            raise WrongSetting("watchdog is 0: it must be above 0, or none")
-        if self.store_limit < 1:
-            raise WrongSetting(f"store_limit is {self.store_limit}: it must be at least 1")
-
 
 #: Seconds that a missed sign of life is waited for at most.
 _LONGEST_GRACE = 5.0
@@ -87,7 +31,11 @@ class Phase(enum.Enum):
 
 
 class Child:
-    """The process table's entry for one name. It owns the pidfd and the store; the store outlives each process."""
+    """The process table's entry for one name. It owns the pidfd and the store; the store outlives each process.
+
+    `starts` counts the processes started, `status` is the last word of the current or the last one for people, and
+    `last_code` what the last one ended with.
+    """
 
     def __init__(self, settings: ChildSettings, runtime: RuntimeDirectory) -> None:
         """Nothing is started yet; see `begin`."""
@@ -97,11 +45,24 @@ class Child:
         self.phase = Phase.WAITING
         self.deadline: float | None = None
         self.exit_code: int | None = None
+        self.starts = 0
+        self.status = ""
+        self.last_code: int | None = None
         self._runtime = runtime
         self._ready_at: float | None = None
+        self._was_ready = False
         self._overdue = False
         self._deaths = 0
-        self._status = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process that runs has reported that it is ready."""
+        return self.process is not None and self._ready_at is not None
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it ended for good because its settings are wrong; `status` then says which."""
+        return self.phase is Phase.ENDED and self.exit_code == WRONG_SETTINGS
 
     def begin(self, now: float) -> None:
         """Take over the process that an earlier keeper left running, or start one."""
@@ -109,7 +70,7 @@ class Child:
         if self.process is None:
             self._start(now)
             return
-        self.phase, self._ready_at = Phase.RUNNING, now
+        self.phase, self._ready_at, self._was_ready = Phase.RUNNING, now, True
         self._expect_life(now)
         log("found running", child=self.settings.name, pid=self.process.pid)
 
@@ -123,11 +84,11 @@ class Child:
         elif message.store:
             self._keep(message, packet)
         if message.ready and self._ready_at is None:
-            self._ready_at = now
+            self._ready_at, self._was_ready = now, True
             log("ready", child=self.settings.name)
         if message.status is not None:
-            self._status = message.status[:512]
-            log("status", child=self.settings.name, text=self._status)
+            self.status = message.status[:512]
+            log("status", child=self.settings.name, text=self.status)
         if message.stopping:
             log("stopping", child=self.settings.name)
         if self.phase is Phase.RUNNING:
@@ -164,26 +125,33 @@ class Child:
         self.process.close()
         self.process = None
         self._runtime.forget(self.settings.name)
+        self.last_code = code
         hopeless = code == WRONG_SETTINGS
         if hopeless:
-            log("settings are wrong", child=self.settings.name, reason=self._status, stored=len(self.store))
-        # With something in store the next attempt is made all the same: to end would free that memory, while the settings
-        # may yet be mended.
-        if self.phase is Phase.STOPPING or self.settings.once or (hopeless and not len(self.store)):
+            log("settings are wrong", child=self.settings.name, reason=self.status, stored=len(self.store))
+        # What was ready once, or has something in store, is tried again all the same: to end would cost others' work or
+        # free that memory, while the settings may yet be mended.
+        ends = hopeless and not self._was_ready and not len(self.store)
+        if self.phase is Phase.STOPPING or self.settings.once or ends:
             self.exit_code = code
             self.phase, self.deadline = Phase.ENDED, None
         else:
             self._await_restart(now, hopeless)
         return True
 
-    def stop(self, now: float) -> None:
-        """Ask the process to end (SIGTERM); it is killed after the grace."""
+    def stop(self, now: float, most: float | None = None) -> None:
+        """Ask the process to end (SIGTERM); it is killed after the grace, or after `most` seconds from now.
+
+        May be repeated, with less time left.
+        """
         if self.process is None:
             self.phase, self.deadline = Phase.ENDED, None
             return
         if self.phase is not Phase.STOPPING:
             self._signal(signal.SIGTERM)
             self.phase, self.deadline = Phase.STOPPING, now + self.settings.stop_grace
+        if most is not None and self.deadline is not None:
+            self.deadline = min(self.deadline, now + most)
 
     def kill(self) -> None:
         """Send SIGKILL; the pidfd tells when it has worked."""
@@ -207,7 +175,8 @@ class Child:
             self.settings.store_limit,
             self.settings.watchdog,
         )
-        self._ready_at, self._status = None, ""
+        self._ready_at, self.status = None, ""
+        self.starts += 1
         try:
             self.process = spawn(
                 self.settings.name, self.settings.command, environment, [entry.descriptor for entry in entries]

@@ -12,12 +12,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from blockmgr.configuration import WrongSetting
-from blockmgr.keeper.child import Child, ChildSettings, Phase
+from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
+from blockmgr.keeper.child import Child, Phase
 from blockmgr.keeper.log import log
 from blockmgr.keeper.messages import LONGEST_MESSAGE, Notification
 from blockmgr.keeper.runtime import RuntimeDirectory
+from blockmgr.keeper.settings import ChildSettings
+from blockmgr.keeper.table import ChildrenTable
 from blockmgr.packets import PacketError, receive
+from blockmgr.processes import Process
 
 #: Notifications handled in a row before deaths, signals and deadlines get their turn.
 _MESSAGES_PER_TURN = 256
@@ -28,16 +31,22 @@ _SHARES_FOR_LAST_WORDS = 16
 
 _HANDLED = (signal.SIGTERM, signal.SIGINT)
 
+#: Seconds that children have for their ends once the keeper's owner is dead.
+_ORPHANS_GRACE = 3.0
+
 
 class Keeper:
     """Runs children, by name, until it is told to stop. One per runtime directory.
 
     The keeper owns copies of whatever its children store. They are closed, and memory that nobody else holds is gone,
     when it ends; children are not stopped by its death, and the next keeper in the same directory finds them again.
+    With an owner, it and the children end when that process does.
     """
 
-    def __init__(self, runtime_directory: Path, children: Iterable[ChildSettings]) -> None:
-        """Lock the directory and bind the socket; `run` starts the children.
+    def __init__(
+        self, runtime_directory: Path, children: Iterable[ChildSettings], owner: Process | None = None
+    ) -> None:
+        """Lock the directory and bind the socket; `run` starts the children. The owner stays the caller's.
 
         Raises:
             KeeperError: another keeper runs here.
@@ -52,6 +61,11 @@ class Keeper:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         self.children = {child.name: Child(child, self._runtime) for child in settings}
+        self._table = ChildrenTable(self._runtime.path)
+        self._owner = owner
+        if owner is not None:
+            self._selector.register(owner.pidfd, selectors.EVENT_READ)
+        self._stopping = False
         self._stops = 0
         self._ignored = 0
         self._ignored_logged = 0.0
@@ -60,7 +74,8 @@ class Keeper:
         """Run until every child has ended for good, and return the exit code for this process.
 
         0 if all ended well after a request to stop; of a child with `once`, or whose settings are wrong, its own code
-        (128 + n for signal n); 1 if one had to be killed, or failed, while stopping.
+        (128 + n for signal n); 1 if one had to be killed, or failed, while stopping. A child whose settings are wrong
+        has all others stopped.
         """
         with _wakeups() as wakeups:
             self._selector.register(wakeups, selectors.EVENT_READ)
@@ -69,9 +84,11 @@ class Keeper:
                 self._selector.register(child.store, selectors.EVENT_READ)
                 self._watch(child)
             while any(child.phase is not Phase.ENDED for child in self.children.values()):
+                self._table.write(self.children.values())
                 self._turn(wakeups)
             self._selector.unregister(wakeups)
-        code = max(map(self._exit_code, self.children.values()), default=0)
+        self._table.write(self.children.values())
+        code = self._exit_code()
         log("stopped", code=code)
         return code
 
@@ -99,6 +116,10 @@ class Keeper:
             for name in child.store.drop_hung_up():
                 log("hung up", child=child.settings.name, name=name)
         self._read_signals(wakeups, now)
+        self._look_at_owner(now)
+        self._stopping |= any(child.is_hopeless for child in self.children.values())
+        if self._stopping:
+            self._stop_last_stage(now)
         for child in self.children.values():
             process = child.process
             child.due(now)
@@ -160,29 +181,50 @@ class Keeper:
         for number in received:
             self._stops += 1
             log("asked to stop", signal=signal.Signals(number).name, times=self._stops)
-            for child in self.children.values():
-                if self._stops == 1:
+            self._stopping = True
+            if self._stops > 1:
+                for child in self.children.values():
+                    # Both: what is only killed would be started again.
                     child.stop(now)
-                else:
                     child.kill()
 
-    def _exit_code(self, child: Child) -> int:
-        code = child.exit_code
-        if self._stops:
-            return 0 if code in (None, 0, -signal.SIGTERM) else 1
-        if code is None:
-            return 0
-        return 128 - code if code < 0 else code
+    def _look_at_owner(self, now: float) -> None:
+        """Once the owner is dead nobody is left for whom to end in good order: all end now, and soon."""
+        if self._owner is None or not self._owner.is_dead:
+            return
+        log("owner is dead", pid=self._owner.pid)
+        self._selector.unregister(self._owner.pidfd)
+        self._owner, self._stopping = None, True
+        for child in self.children.values():
+            child.stop(now, _ORPHANS_GRACE)
+
+    def _stop_last_stage(self, now: float) -> None:
+        """Ask those to stop that none of the living depends on."""
+        living = [child for child in self.children.values() if child.phase is not Phase.ENDED]
+        last = max((child.settings.stage for child in living), default=0)
+        for child in living:
+            if child.settings.stage == last:
+                child.stop(now)
+
+    def _exit_code(self) -> int:
+        codes = [child.exit_code for child in self.children.values()]
+        if WRONG_SETTINGS in codes:
+            return WRONG_SETTINGS
+        if self._stopping:
+            return max((0 if code in (None, 0, -signal.SIGTERM) else 1 for code in codes), default=0)
+        return max((128 - code if code < 0 else code for code in codes if code is not None), default=0)
 
 
-def run_keeper(runtime_directory: Path, children: Iterable[ChildSettings]) -> int:
+def run_keeper(runtime_directory: Path, children: Iterable[ChildSettings], owner: Process | None = None) -> int:
     """Run a keeper in this process, from its main thread, until it is told to stop; return the exit code.
+
+    With an owner, which stays the caller's, all ends when that process does.
 
     Raises:
         KeeperError: another keeper runs in this directory.
         WrongSetting: a command is not to be found, or the directory cannot be used.
     """
-    keeper = Keeper(runtime_directory, children)
+    keeper = Keeper(runtime_directory, children, owner)
     try:
         return keeper.run()
     finally:

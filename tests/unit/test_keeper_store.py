@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from blockmgr.keeper.child import RestartDelay
+from blockmgr.configuration import WrongSetting
 from blockmgr.keeper.messages import Notification
-from blockmgr.keeper.runtime import KeeperError, RuntimeDirectory
+from blockmgr.keeper.runtime import RuntimeDirectory
+from blockmgr.keeper.settings import RestartDelay
 from blockmgr.keeper.store import DescriptorStore, StoreFull, same_object
 
 
@@ -148,12 +149,12 @@ def test_the_runtime_directory_is_private_and_its_socket_too(tmp_path: Path) -> 
 
 def test_a_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(KeeperError, match=r"mode 777; it must be owned by .* and writable by nobody else"):
+    with pytest.raises(WrongSetting, match=r"mode 777; it must be owned by .* and writable by nobody else"):
         RuntimeDirectory(tmp_path)
 
 
 def test_a_directory_too_deep_for_a_socket_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeeperError, match="longer than the 107 bytes"):
+    with pytest.raises(WrongSetting, match="longer than the 107 bytes"):
         RuntimeDirectory(tmp_path / ("x" * 100))
 
 
