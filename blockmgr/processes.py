@@ -165,7 +165,7 @@ class Process:
         return f"Process(pid={self.pid}, role={self.role!r})"
 
 
-def find_older(pid: int, since: float) -> Process | None:
+def find_older(pid: int, since: float, role: str) -> Process | None:
     """Hold the process that has the id `pid` if it was running already at `since` (seconds since 1970).
 
     None proves that the process which had the id then is gone: there is none, or one that was started later.
@@ -174,7 +174,7 @@ def find_older(pid: int, since: float) -> Process | None:
         ProcessError: it cannot be told, for want of descriptors or of a readable /proc.
     """
     try:
-        process = Process(pid, os.pidfd_open(pid), "executor")
+        process = Process(pid, os.pidfd_open(pid), role)
     except ProcessLookupError:
         return None
     except (OSError, OverflowError) as error:

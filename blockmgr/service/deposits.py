@@ -1,6 +1,8 @@
 """What lies with the descriptor store, under which names: all that has to outlive the manager's process."""
 
+import re
 from collections.abc import Iterable, Sequence
+from urllib.parse import quote, unquote
 
 import structlog
 
@@ -13,6 +15,12 @@ from blockmgr.service.pools import ManagedPool
 
 REDO = "redo"
 """Name of the redo log. It is deposited last: whoever finds it in the store takes it that everything else is there."""
+
+UNKNOWN_ROLE = "executor"
+"""Role of a process of which nothing else is known."""
+
+LONGEST_ROLE = 200
+"""Characters of a stored name that a role may take."""
 
 log = structlog.get_logger()
 
@@ -32,7 +40,8 @@ class Deposits:
 
     async def put_processes(self, instance: bytes, processes: Sequence[Process]) -> None:
         """Make the descriptors of an executor's processes safe, by which its death is proven."""
-        await self.put(processes_name(instance), [process.pidfd for process in processes])
+        for name, pidfds in by_name(instance, processes).items():
+            await self.put(name, pidfds)
 
     async def put_everything(self, redo: RedoLog, pools: Iterable[ManagedPool], members: Iterable[Member]) -> None:
         """Give a new descriptor store all that the old one had. ``NotifyError`` if it does not take it."""
@@ -40,8 +49,7 @@ class Deposits:
         for managed in pools:
             kept |= {name: [descriptor] for name, descriptor in managed.stored_descriptors().items()}
         for member in members:
-            if member.processes:
-                kept[processes_name(member.instance)] = [process.pidfd for process in member.processes]
+            kept |= by_name(member.instance, member.processes)
         kept[REDO] = [redo.descriptor]
         for name, descriptors in kept.items():
             await self._notifier.deposit(name, descriptors)
@@ -56,9 +64,32 @@ class Deposits:
 
     def forget_processes(self, member: Member) -> None:
         """Have the store drop the processes of an executor whose death is written down."""
-        self.forget(processes_name(member.instance))
+        for name in by_name(member.instance, member.processes):
+            self.forget(name)
 
 
-def processes_name(instance: bytes) -> str:
-    """Name under which an executor's processes are stored."""
+def by_name(instance: bytes, processes: Sequence[Process]) -> dict[str, list[int]]:
+    """An executor's pidfds by the name under which they are stored, which says what role each process has."""
+    named: dict[str, list[int]] = {}
+    for process in processes:
+        named.setdefault(f"{_prefix(instance)}.{_quoted(process.role)}", []).append(process.pidfd)
+    return named
+
+
+def stored_processes(instance: bytes, descriptors: dict[str, list[int]]) -> list[Process]:
+    """Take an executor's processes out of what came back from the store. The caller owns them."""
+    prefix = _prefix(instance)
+    return [
+        Process.adopt(pidfd, unquote(name.removeprefix(prefix).removeprefix("."), errors="replace") or UNKNOWN_ROLE)
+        for name in [name for name in descriptors if name == prefix or name.startswith(f"{prefix}.")]
+        for pidfd in descriptors.pop(name)
+    ]
+
+
+def _prefix(instance: bytes) -> str:
     return f"executor.{instance.hex()}"
+
+
+def _quoted(role: str) -> str:
+    """A role as it may stand in a name: any text may be one, a name has few characters and a limit."""
+    return re.sub("%.?$", "", quote(role, safe="")[:LONGEST_ROLE])

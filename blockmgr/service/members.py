@@ -126,6 +126,11 @@ class Members:
                 raise Precondition(f"process {process.pid} ({process.role}) could not be killed by this manager")
         return list(known.processes)
 
+    def introduced_roles(self, instance: bytes) -> dict[int, str]:
+        """Role of each process, by its id, as an instance introduced them; empty if it did not."""
+        known = self._introduced.get(instance)
+        return {} if known is None else {process.pid: process.role for process in known.processes}
+
     def take(self, instance: bytes) -> None:
         """The registration owns the processes now."""
         self._introduced.pop(instance, None)

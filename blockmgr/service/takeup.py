@@ -8,7 +8,7 @@ import structlog
 from blockmgr.core.states import ExecutorState
 from blockmgr.ledger.redo import RedoLog
 from blockmgr.processes import Process, find_older
-from blockmgr.service.deposits import REDO, processes_name
+from blockmgr.service.deposits import REDO, UNKNOWN_ROLE, stored_processes
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Lease, Member
 from blockmgr.service.pools import ManagedPool, adopt_pool, pool_names
@@ -41,17 +41,29 @@ def _take_up_members(manager: Manager, managed: ManagedPool, descriptors: dict[s
         if executors.state.get(row) == ExecutorState.DEAD:
             continue
         instance = executors.instance.key(row)
-        pidfds = descriptors.pop(processes_name(instance), [])
-        processes = [Process.adopt(pidfd, "executor") for pidfd in pidfds]
-        if not processes:
-            # Nobody kept the descriptors: an id proves a death only if no process that old has it any more.
-            since = executors.registered.get(row) / 1e6
-            processes = [p for p in (find_older(pid, since) for pid in executors.process_ids(row)) if p is not None]
+        processes = _processes(manager, managed, row, descriptors)
         lease = Lease(manager.settings.lease_seconds, now)
         epoch, name = executors.epoch.get(row), executors.name_of(row)
         manager.members.by_epoch[epoch] = Member(
             epoch, name, managed.name, instance, processes, lease, gone=not processes
         )
+
+
+def _processes(manager: Manager, managed: ManagedPool, row: int, descriptors: dict[str, list[int]]) -> list[Process]:
+    """A registration's processes by descriptor: all that were written down, or, where some did not come back, all that are
+    not proven gone.
+    """
+    executors = managed.pool.state.executors
+    instance, pids = executors.instance.key(row), executors.process_ids(row)
+    stored = stored_processes(instance, descriptors)
+    if len(stored) == len(pids):
+        return stored
+    for process in stored:
+        process.close()
+    # An id proves a death only if no process that old has it any more.
+    since, roles = executors.registered.get(row) / 1e6, manager.members.introduced_roles(instance)
+    found = (find_older(pid, since, roles.get(pid, UNKNOWN_ROLE)) for pid in pids)
+    return [process for process in found if process is not None]
 
 
 def _drop_lost_transaction(redo: RedoLog) -> None:

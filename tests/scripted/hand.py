@@ -2,6 +2,7 @@
 
 import subprocess
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,11 @@ class HandDriven:
         name: str,
         pool: pool_pb2.PoolSpec | None = None,
         *,
-        processes: int = 1,
+        roles: Sequence[str] = ("engine",),
         timeout: float = 30.0,
     ) -> None:
-        self.sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(processes)]
-        held = [Process.open(sleeper.pid, "engine") for sleeper in self.sleepers]
+        self.sleepers = [subprocess.Popen(["sleep", "600"]) for _ in roles]
+        held = [Process.open(sleeper.pid, role) for sleeper, role in zip(self.sleepers, roles, strict=True)]
         try:
             self.registration = register(runtime_dir, name, pool or spec(), processes=held, timeout=timeout)
         except BaseException:

@@ -3,13 +3,14 @@
 import os
 import signal
 import subprocess
+import uuid
 from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from executor.manager.channel import connect
-from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, session_pb2
+from executor.manager.channel import connect, reason_of
+from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2, session_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven
 from tests.scripted.processes import ROOT, ScriptedExecutor, wait_until
@@ -184,6 +185,49 @@ def test_prefixes_are_hit_over_lives_with_other_seeds_of_pythons_hash() -> None:
             world.await_manager(other_than=first)
             assert executor.admit(prompt).cached == len(prompt) - 4
         world.check_memory()
+
+
+ROLES = ("engine", "device", "helper: 2 % of ü.1")
+
+
+def test_operators_see_the_role_of_each_process_over_lives_of_manager_and_keeper() -> None:
+    with running() as world, HandDriven(world.runtime_dir, "a", roles=ROLES) as executor:
+        wanted = {(sleeper.pid, role) for sleeper, role in zip(executor.sleepers, ROLES, strict=True)}
+
+        def seen() -> set[tuple[int, str]]:
+            return {(process.pid, process.role) for one in world.registrations() for process in one.processes}
+
+        assert seen() == wanted
+        first = world.kill_manager()
+        second = world.await_manager(other_than=first)
+        assert seen() == wanted
+        world.keeper.kill()
+        world.keeper.wait(10)
+        world.kill_manager()
+        world.start_keeper()
+        third = world.await_manager(other_than=second)
+        assert logged(world, "waiting for executors to give back") == 1
+        assert seen() == wanted, "the executor introduced them again"
+        world.kill_manager()
+        world.await_manager(other_than=third)
+        assert seen() == wanted, "they were deposited with the new keeper"
+
+
+def test_how_long_finished_requests_are_kept_is_as_set_after_a_restart_too() -> None:
+    key = uuid.uuid4().bytes
+    with running(finished_seconds=0) as world, HandDriven(world.runtime_dir, "a") as executor:
+        handle = executor.admit(10, uuid=key).handle
+        world.await_manager(other_than=world.kill_manager())
+        executor.finish(handle)
+
+        def forgotten() -> bool:
+            try:
+                executor.registration.stub.LookupSequence(sequence_pb2.LookupSequenceRequest(uuid=key))
+            except grpc.RpcError as error:
+                return reason_of(error) == "ERROR_REASON_NOT_FOUND"
+            return False
+
+        wait_until(forgotten, "the request is not kept any more")
 
 
 class Held:
