@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +43,10 @@ class Registration:
         """The epoch that every message carries."""
         return self.response.epoch
 
-    def open_session(self) -> ManagerSession:
-        """The exchange of turns, from where this registration stands."""
+    def open_session(self, news: Callable[[], None] = lambda: None) -> ManagerSession:
+        """The exchange of turns, from where this registration stands. ``news`` as for ``ManagerSession``."""
         socket = str(self.runtime_dir / "blockmgr.sock")
-        return ManagerSession(socket, self.epoch, self.response.last_number, self.give_back)
+        return ManagerSession(socket, self.epoch, self.response.last_number, self.give_back, news)
 
     def give_back(self) -> None:
         """Give a manager that lost its memory the descriptors fetched from its predecessor."""

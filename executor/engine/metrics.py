@@ -1,0 +1,107 @@
+"""What an engine counts, for Prometheus. ``docs/metrics.md`` lists the names."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from blockmgr.core.messages import Reply
+from blockmgr.core.states import FinishReason
+from executor.engine.flight import Landed
+from executor.engine.news import Accepted, Ended, News, Refused
+from executor.engine.scheduler import Part
+
+TURN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
+STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Metrics:
+    """Counters of one engine, in a registry of their own. Counted on the engine's thread, read on any."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"pagehold_engine_{name}", text, registry=self.registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"pagehold_engine_{name}", text, labels, registry=self.registry)
+
+        self._running = gauge("running_sequences", "Sequences that are being computed.")
+        self._waiting = gauge("waiting_requests", "Requests that wait to be admitted.")
+        self._free = gauge("pool_free_blocks", "Device blocks that are free or can be evicted, by the last reply.")
+        self._committed = gauge("committed_blocks", "Blocks that what runs needs at its longest.")
+        self._accepted = counter("requests_accepted", "Requests accepted.")
+        self._refused = counter("requests_refused", "Requests refused, by reason.", "reason")
+        self._ended = counter("sequences_ended", "Sequences that have ended, by reason.", "reason")
+        self._prompt = counter("prompt_tokens_computed", "Tokens of prompts computed, those computed again included.")
+        self._cached = counter("prompt_tokens_cached", "Tokens of prompts that came from the prefix cache.")
+        self._generated = counter("tokens_generated", "Tokens sampled that count.")
+        self._preemptions = counter("preemptions", "Sequences that had to make room for others.")
+        self._steps = counter("steps", "Steps completed, failed ones included.")
+        self._turns = counter("turns", "Turns answered by the manager.")
+        parts = counter("seconds", "Where the engine's time goes, by part.", "part")
+        self._record, self._launch = parts.labels("record"), parts.labels("launch")
+        self.schedule = parts.labels("schedule")
+        self._device = parts.labels("device")
+        self.manager_wait = parts.labels("manager_wait")
+        self._step_seconds = Histogram(
+            "pagehold_engine_step_seconds",
+            "The device's time for a step.",
+            registry=self.registry,
+            buckets=STEP_BUCKETS,
+        )
+        self._turn_seconds = Histogram(
+            "pagehold_engine_turn_seconds", "From a turn to its reply.", registry=self.registry, buckets=TURN_BUCKETS
+        )
+
+    def serve(self, port: int) -> None:
+        """Serve them over HTTP on the loopback address. Raises ``OSError`` if the port cannot be had."""
+        start_http_server(port, addr="127.0.0.1", registry=self.registry)
+
+    def take_load(self, running: int, waiting: int, free_blocks: int, committed: int) -> None:
+        """How busy the engine is."""
+        self._running.set(running)
+        self._waiting.set(waiting)
+        self._free.set(free_blocks)
+        self._committed.set(committed)
+
+    def add_round(self, record: float, launch: float) -> None:
+        """Seconds that a round of the loop took, without its wait."""
+        self._record.inc(record)
+        self._launch.inc(launch)
+
+    def count_step(self, parts: list[Part]) -> None:
+        """A step was launched."""
+        self._prompt.inc(sum(count for sequence, count in parts if sequence.launched <= sequence.prompt))
+
+    def count_landed(self, landed: Landed) -> None:
+        """Steps have completed."""
+        self._steps.inc(landed.steps)
+        self._device.inc(landed.seconds)
+        self._step_seconds.observe(landed.seconds / landed.steps)
+        self._generated.inc(landed.sampled)
+
+    def count_turn(self, seconds: float, reply: Reply) -> None:
+        """A turn was answered."""
+        self._turns.inc()
+        self._turn_seconds.observe(seconds)
+        self._cached.inc(sum(admitted.cached for admitted in reply.admitted))
+
+    def count_news(self, news: list[News]) -> None:
+        """What doors are told."""
+        for one in news:
+            match one:
+                case Accepted(to=None):
+                    self._accepted.inc()
+                case Refused():
+                    self._refused.labels(_reason(one)).inc()
+                case Ended(reason=reason):
+                    self._ended.labels(FinishReason(reason).name.lower()).inc()
+                case _:
+                    pass
+
+
+def _reason(refused: Refused) -> str:
+    if refused.refusal:
+        return refused.refusal.name.lower()
+    from pagehold.engine.v1 import submit_pb2
+
+    return submit_pb2.RefusedBy.Name(refused.by).removeprefix("REFUSED_BY_").lower()

@@ -1,0 +1,138 @@
+"""What a reply of the manager means for an engine's work."""
+
+from blockmgr.core.messages import Admitted, Reply
+from blockmgr.core.states import FinishReason, Refusal
+from executor.engine.device import Device
+from executor.engine.flight import Flight
+from executor.engine.news import Ended, Recorded, Refused
+from executor.engine.sequence import Sequence
+from executor.engine.turns import Turn
+from executor.engine.waiting import Waiting
+from executor.engine.work import Work, accepted
+from pagehold.engine.v1 import submit_pb2
+
+NOT_NOW = frozenset({Refusal.POOL_EXHAUSTED, Refusal.NO_SLOTS})
+"""Refusals after which the same request waits and asks again."""
+
+
+def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: Reply) -> None:
+    """Take what the manager gives, in the order that the parts depend on each other.
+
+    Raises ``RuntimeError`` if the manager does not know a sequence as this engine's: whatever has gone wrong, its process
+    has to end and take up what the ledger holds.
+    """
+    if reply.stale:
+        raise RuntimeError(f"the manager does not know {reply.stale} as this engine's any more")
+    work.free_blocks = reply.free_blocks
+    work.solo_known = turn.message.solo
+    # Before the tables: those in the reply know of these copies already.
+    work.forget_copies(turn.tickets)
+    _take_records(work, turn)
+    new = [_take_admission(work, waiting, one) for waiting, one in _pairs(turn, reply)]
+    for update in reply.tables:
+        sequence = work.sequences.get(update.handle)
+        if sequence is not None:
+            flight.changes.note(sequence.slot, sequence.update(update.first, update.blocks.tolist()))
+    work.perform(reply.tickets, device, flight.changes)
+    _take_positions(work, flight, device, turn, reply)
+    for sequence, admitted in zip(new, reply.admitted, strict=True):
+        if sequence is not None:
+            sequence.start_at(admitted.cached, admitted.awaiting, device.serial)
+            work.news.append(accepted(sequence))
+    _take_blocks(work, turn, reply)
+    _take_wishes(work, reply)
+    for sequence in turn.ending:
+        _take_end(work, sequence)
+
+
+def _take_records(work: Work, turn: Turn) -> None:
+    ending = {sequence.handle for sequence in turn.ending}
+    for sequence, recorded in zip(turn.appended, turn.recorded, strict=True):
+        sequence.recorded = recorded
+        work.clear(sequence)
+        if sequence.handle not in ending:
+            work.news.append(Recorded(sequence.request.uuid, sequence.handle, recorded))
+
+
+def _pairs(turn: Turn, reply: Reply) -> list[tuple[Waiting, Admitted]]:
+    """Each request with what became of it; none is asked for any more."""
+    return list(zip(turn.asked, reply.admitted, strict=True))
+
+
+def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequence | None:
+    request = waiting.request
+    del work.asked[request.uuid]
+    if admitted.refusal == Refusal.NONE:
+        sequence = Sequence(request, admitted.handle, request.prompt.tolist(), recorded=len(request.prompt))
+        work.add(sequence)
+        work.blocked = False
+        if waiting.cancelled:
+            sequence.end(FinishReason.CANCELLED)
+        return sequence
+    work.commitments.release(request.uuid)
+    if admitted.refusal in NOT_NOW and not waiting.cancelled:
+        work.waiting.put_back(waiting)
+        work.blocked = True
+    elif waiting.cancelled:
+        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_CANCEL))
+    elif admitted.refusal == Refusal.DRAINING:
+        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
+    else:
+        work.news.append(
+            Refused(
+                request.uuid,
+                admitted.refusal,
+                needed=admitted.needed,
+                available=admitted.available,
+                detail=admitted.detail,
+            )
+        )
+    return None
+
+
+def _take_positions(work: Work, flight: Flight, device: Device, turn: Turn, reply: Reply) -> None:
+    """Prompts go on behind what others have filled; after a failed step all go back to what is computed."""
+    for seen in reply.looked_again:
+        sequence = work.sequences.get(seen.handle)
+        if sequence is None:
+            continue
+        if turn.message.failed:
+            sequence.restart_at(seen.cached)
+            continue
+        before = sequence.cached_tokens
+        sequence.start_at(seen.cached, seen.awaiting, device.serial)
+        if sequence.cached_tokens > before:
+            work.news.append(accepted(sequence))
+    if turn.message.failed:
+        flight.resume()
+
+
+def _take_blocks(work: Work, turn: Turn, reply: Reply) -> None:
+    short = set(reply.short)
+    for sequence in turn.reserved:
+        is_short = sequence.handle in short
+        sequence.frozen = sequence.frozen and is_short
+        (work.short.add if is_short else work.short.discard)(sequence.handle)
+
+
+def _take_wishes(work: Work, reply: Reply) -> None:
+    for handle in reply.cancel:
+        if handle in work.sequences:
+            work.sequences[handle].end(FinishReason.CANCELLED)
+    for handle, length in reply.final_lengths:
+        if handle in work.sequences:
+            work.sequences[handle].stop_at(length)
+    if reply.drain and not work.draining:
+        work.refuse_waiting()
+    work.draining = reply.drain
+
+
+def _take_end(work: Work, sequence: Sequence) -> None:
+    """The sequence's row is gone: what front doors lack of it comes with the news."""
+    work.remove(sequence)
+    ids = sequence.tokens[: sequence.final] if sequence.final else sequence.tokens
+    work.news.append(
+        Ended(
+            sequence.request.uuid, sequence.handle, sequence.ending or FinishReason.UNSPECIFIED, ids, sequence.error_id
+        )
+    )

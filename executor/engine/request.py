@@ -1,0 +1,157 @@
+"""A request as the engine works on it: what a front door sent, or what an earlier life left in the ledger."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blockmgr.core.messages import Admission
+from blockmgr.core.states import Refusal, SequenceFlags
+from pagehold.engine.v1 import request_pb2, submit_pb2
+
+ID_BYTES = 16
+NOBODY = bytes(ID_BYTES)
+
+
+class RequestRefused(Exception):
+    """A request that can never be right here; ``refusal`` says in which way, the text names field, value and limit."""
+
+    def __init__(self, refusal: Refusal, detail: str, needed: int = 0, available: int = 0) -> None:
+        super().__init__(detail)
+        self.refusal = refusal
+        self.needed = needed
+        self.available = available
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine can take on."""
+
+    max_length: int
+    """Tokens of prompt and output together."""
+    vocabulary: int
+    """Ids below this can be computed."""
+    usable_blocks: int
+    """Blocks of the pool without the null block."""
+    tokens_per_block: int
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks that hold so many tokens."""
+        return -(-tokens // self.tokens_per_block)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. ``prompt`` holds its ids, int32; ``kept`` everything else, as it is kept in the ledger."""
+
+    uuid: bytes
+    prompt: NDArray[np.int32]
+    kept: request_pb2.Request
+    caller: bytes = NOBODY
+    body: bytes = NOBODY
+
+    @classmethod
+    def of(cls, start: submit_pb2.Start) -> "Request":
+        """What a front door sent."""
+        prompt = np.array(start.prompt, dtype=np.int32)
+        return cls(start.uuid, prompt, start.request, start.caller or NOBODY, start.body or NOBODY)
+
+    @classmethod
+    def from_ledger(cls, uuid: bytes, prompt: NDArray[np.int32], kept: bytes) -> "Request":
+        """What an earlier life left. Raises ``google.protobuf.message.DecodeError`` for what is no request."""
+        return cls(uuid, prompt, request_pb2.Request.FromString(kept))
+
+    @property
+    def parameters(self) -> request_pb2.Parameters:
+        """How its output is computed."""
+        return self.kept.parameters
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of prompt and output at most."""
+        return len(self.prompt) + self.parameters.max_tokens
+
+    @cached_property
+    def end_ids(self) -> frozenset[int]:
+        """Ids at which the output ends."""
+        return frozenset(self.parameters.end_ids)
+
+    @cached_property
+    def unmasked_from(self) -> int:
+        """Position from which on ``end_ids`` may be chosen."""
+        return len(self.prompt) + self.parameters.min_tokens
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed as a signed number, as torch has them."""
+        seed = self.parameters.seed
+        return seed - (1 << 64) if seed >> 63 else seed
+
+    @property
+    def deadline(self) -> float | None:
+        """When it ends with what it has, in seconds since 1970; None: never."""
+        return self.parameters.deadline if self.parameters.HasField("deadline") else None
+
+    def blocks(self, limits: Limits) -> int:
+        """Blocks that it may come to need: the last token is never fed."""
+        return limits.blocks_for(self.longest - 1)
+
+    def check(self, limits: Limits) -> None:
+        """Raise ``RequestRefused`` for what this engine can never compute."""
+        for name, value in (("uuid", self.uuid), ("caller", self.caller), ("body", self.body)):
+            if len(value) != ID_BYTES or (name == "uuid" and not any(value)):
+                zero = ", not all zero" if name == "uuid" else ""
+                raise _invalid(f"{name} is {value.hex() or 'empty'}; it must have {ID_BYTES} bytes{zero}")
+        if not len(self.prompt):
+            raise _invalid("prompt is empty; it must have at least one token")
+        low, high = int(self.prompt.min()), int(self.prompt.max())
+        if low < 0 or high >= limits.vocabulary:
+            raise _invalid(f"prompt holds the id {low if low < 0 else high}; ids are 0 to {limits.vocabulary - 1}")
+        self._check_parameters(limits)
+        if self.longest > limits.max_length:
+            detail = (
+                f"prompt and max_tokens together are {self.longest} tokens; at most {limits.max_length} are possible"
+            )
+            raise RequestRefused(Refusal.TOO_LONG, detail, self.longest, limits.max_length)
+        needed = self.blocks(limits)
+        if needed > limits.usable_blocks:
+            detail = f"{needed} blocks are needed at the longest; the pool has {limits.usable_blocks}"
+            raise RequestRefused(Refusal.NEVER_FITS, detail, needed, limits.usable_blocks)
+
+    def _check_parameters(self, limits: Limits) -> None:
+        parameters = self.parameters
+        if parameters.max_tokens < 1:
+            raise _invalid("parameters.max_tokens is 0; it must be at least 1")
+        if parameters.min_tokens > parameters.max_tokens:
+            raise _invalid(
+                f"parameters.min_tokens is {parameters.min_tokens}; it must be at most max_tokens, "
+                f"{parameters.max_tokens}"
+            )
+        wrong = next((one for one in parameters.end_ids if one >= limits.vocabulary), None)
+        if wrong is not None:
+            raise _invalid(f"parameters.end_ids holds {wrong}; ids are 0 to {limits.vocabulary - 1}")
+
+    def admission(self, reserve: int, salt: bytes) -> Admission:
+        """What asks the manager for a slot, and for blocks for the first ``reserve`` tokens."""
+        flags = SequenceFlags.NONE
+        if self.kept.bypass_cache:
+            flags |= SequenceFlags.BYPASS
+        if self.kept.no_store:
+            flags |= SequenceFlags.NO_STORE
+        return Admission(
+            uuid=self.uuid,
+            prompt=self.prompt,
+            reserve=min(reserve, len(self.prompt)),
+            max_length=self.longest,
+            salt=salt,
+            flags=flags,
+            priority=self.kept.priority,
+            caller=self.caller,
+            body=self.body,
+            request=self.kept.SerializeToString(),
+        )
+
+
+def _invalid(detail: str) -> RequestRefused:
+    return RequestRefused(Refusal.INVALID, detail)

@@ -1,0 +1,61 @@
+"""Settings of an engine's process; `blockmgr.settings_sources` says where they come from."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from blockmgr.settings_sources import ProcessSettings
+
+
+class EngineSettings(ProcessSettings):
+    """Everything that can be set. Times are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="PAGEHOLD_ENGINE_", extra="forbid", protected_namespaces=())
+
+    table = "engine"
+
+    model: str = Field("demo", min_length=1, description="a folder in transformers' format, a GGUF file, or demo")
+    name: str = Field("engine", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="name over all its lives")
+    served_name: str | None = Field(None, min_length=1, description="name of the model for callers; its own if not set")
+    pool: str = Field("default", min_length=1, max_length=64, description="name of the pool")
+    max_length: int | None = Field(
+        None, ge=2, description="tokens of prompt and output at most; the model's if not set"
+    )
+    weights: Literal["checkpoint", "random"] = Field("checkpoint", description="random: for measurements only")
+    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(None, description="of weights and cache")
+    implementation: Literal["auto", "decoder", "transformers"] = Field("auto", description="whose modelling code runs")
+    blocks: int | None = Field(None, ge=2, description="blocks of the pool, the null block included, if it is made now")
+    pool_bytes: int | None = Field(None, ge=1, description="bytes of the pool instead, if it is made now")
+    tokens_per_block: Literal[8, 16, 32, 64, 128] = Field(
+        16, description="tokens that a block holds, if it is made now"
+    )
+    max_running: int = Field(64, ge=1, le=1 << 20, description="sequences computed at once")
+    max_waiting: int = Field(1024, ge=1, le=1 << 20, description="requests that may wait")
+    step_tokens: int = Field(512, ge=1, description="tokens in a step, of all its sequences together")
+    chunk: int = Field(256, ge=1, description="tokens of one prompt in a step")
+    threads: int | None = Field(None, ge=1, description="threads that compute; as many as there are cores if not set")
+    lease_seconds: float | None = Field(None, ge=0.5, le=600, description="the manager's if not set")
+    step_timeout: float = Field(120.0, gt=0, description="a step that takes longer is stuck")
+    register_seconds: float = Field(60.0, gt=0, description="how long to wait for a manager")
+    stop_grace: float = Field(
+        5.0, ge=0, le=3600, description="how long a stop lets sequences end before it leaves them"
+    )
+    metrics_port: int = Field(0, ge=0, le=65535, description="port of metrics on the loopback address; 0: none")
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> "EngineSettings":
+        if self.blocks is not None and self.pool_bytes is not None:
+            raise ValueError("blocks and pool_bytes both give the size of the pool: set one of them")
+        if self.step_tokens < self.max_running:
+            raise ValueError(
+                f"step_tokens is {self.step_tokens}, but must be at least max_running, {self.max_running}: "
+                "each running sequence takes a token of a step"
+            )
+        return self
+
+    @property
+    def socket(self) -> Path:
+        """Where front doors call the engine."""
+        return self.runtime_dir / "engines" / f"{self.name}.sock"

@@ -1,0 +1,150 @@
+"""What an engine says in a turn: everything that has happened since the last one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blockmgr.core.messages import Appends, Finished, Ints, Message, Progress, Reservations
+from blockmgr.core.states import FinishReason
+from executor.engine.flight import DEPTH, Flight
+from executor.engine.request import Request
+from executor.engine.sequence import Sequence
+from executor.engine.waiting import Waiting
+from executor.engine.work import Work
+
+ADMISSIONS, ADMITTED_TOKENS = 16, 1 << 20
+"""Prompts in one turn at most, and their tokens together; one prompt may always go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a turn is built by."""
+
+    tokens_per_block: int
+    chunk: int
+    """Tokens of a prompt in a step at most."""
+    look_ahead: int
+    """Positions for which blocks are wanted beyond the next steps."""
+    retry: bool
+    """Whether to ask again for what was refused for now: something may have changed."""
+    salt: Callable[[Request], bytes]
+    """Under which salt a request shares cached blocks."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """A message, and whom its parts speak of."""
+
+    message: Message
+    appended: list[Sequence] = field(default_factory=list)
+    recorded: list[int] = field(default_factory=list)
+    """Tokens that each of ``appended`` has recorded once the turn is answered."""
+    ending: list[Sequence] = field(default_factory=list)
+    reserved: list[Sequence] = field(default_factory=list)
+    asked: list[Waiting] = field(default_factory=list)
+    tickets: list[int] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is said beside the steps."""
+        message = self.message
+        said = (self.appended, self.ending, self.reserved, self.asked, self.tickets)
+        return not any(said) and not (len(message.progress.handles) or len(message.look_again) or message.failed)
+
+
+def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn:
+    """Say everything that has happened, and ask for what the next steps need.
+
+    ``completed`` is the last command that the device has completed. What is put into the turn counts as said: it has to
+    be sent.
+    """
+    turn = Turn(Message(0, 0, launched_step=flight.launched_step))
+    message = turn.message
+    if flight.failure_is_due:
+        # Only once every step is over: what is not reported computed is void, and nothing may be written behind that.
+        message.failed = True
+        flight.take_failure()
+    message.completed_step = flight.completed_step
+    message.solo = work.solo.handle if work.solo is not None else 0
+    turn.tickets, work.copied = work.copied, []
+    message.tickets_done = ints(turn.tickets)
+    _report(turn, work, completed)
+    if not message.failed:
+        _look_again(turn, work, terms)
+        _reserve(turn, work, terms)
+        _admit(turn, work, terms)
+    return turn
+
+
+def ints(values: list[int]) -> Ints:
+    """As messages hold them."""
+    return np.array(values, dtype=np.int64)
+
+
+def _report(turn: Turn, work: Work, completed: int) -> None:
+    """Progress, tokens and ends, in one pass over the sequences."""
+    changed, starts, counts, ids = [], [], [], []
+    for sequence in work.sequences.values():
+        if sequence.take_report(completed):
+            changed.append(sequence)
+        if len(sequence.tokens) > sequence.recorded:
+            new = sequence.tokens[sequence.recorded :]
+            turn.appended.append(sequence)
+            turn.recorded.append(len(sequence.tokens))
+            starts.append(sequence.recorded)
+            counts.append(len(new))
+            ids += new
+        if sequence.ending is not None:
+            turn.ending.append(sequence)
+    turn.message.progress = Progress(
+        ints([one.handle for one in changed]),
+        ints([one.reported[0] for one in changed]),
+        ints([one.reported[1] for one in changed]),
+    )
+    turn.message.appends = Appends(ints([one.handle for one in turn.appended]), ints(starts), ints(counts), ints(ids))
+    reasons = [one.ending or FinishReason.UNSPECIFIED for one in turn.ending]
+    turn.message.finished = Finished(ints([one.handle for one in turn.ending]), reasons)
+
+
+def _look_again(turn: Turn, work: Work, terms: Terms) -> None:
+    """Prompts whose next block another was about to fill: it may have done so by now."""
+    if terms.retry:
+        turn.message.look_again = ints(
+            [one.handle for one in work.sequences.values() if one.awaiting and one.ending is None and one.is_level]
+        )
+
+
+def _reserve(turn: Turn, work: Work, terms: Terms) -> None:
+    """Ask for the blocks of the next few positions, well before they are needed."""
+    lengths = []
+    for sequence in work.sequences.values():
+        if sequence.ending is not None or sequence.awaiting or sequence.launched >= sequence.limit:
+            continue
+        if sequence.handle in work.short and not terms.retry:
+            continue
+        stride = 2 * terms.chunk if sequence.is_prefill else DEPTH
+        soon = min(sequence.launched + stride + terms.look_ahead // 2, sequence.limit)
+        if sequence.frozen or soon > len(sequence.table) * terms.tokens_per_block:
+            turn.reserved.append(sequence)
+            lengths.append(min(sequence.launched + stride, sequence.limit))
+    look_ahead = [
+        min(terms.look_ahead, sequence.limit - length) for sequence, length in zip(turn.reserved, lengths, strict=True)
+    ]
+    turn.message.reservations = Reservations(
+        ints([one.handle for one in turn.reserved]), ints(lengths), ints(look_ahead)
+    )
+
+
+def _admit(turn: Turn, work: Work, terms: Terms) -> None:
+    tokens = 0
+    if work.blocked and not terms.retry:
+        return
+    while len(turn.asked) < ADMISSIONS and work.admits:
+        left = ADMITTED_TOKENS - tokens if tokens else float("inf")
+        waiting = work.take_waiting(left)
+        if waiting is None:
+            return
+        tokens += len(waiting.request.prompt)
+        turn.asked.append(waiting)
+        turn.message.admissions.append(waiting.request.admission(2 * terms.chunk, terms.salt(waiting.request)))

@@ -1,0 +1,183 @@
+"""A front door for tests: submits token ids, and waits for what becomes of them."""
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2
+from pagehold.engine.v1 import description_pb2, engine_service_pb2_grpc, request_pb2, submit_pb2
+from tests.scripted.processes import wait_until
+
+CHANNEL = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", 20),
+    ("grpc.max_reconnect_backoff_ms", 200),
+]
+
+
+def start_of(prompt: Sequence[int], *, key: bytes = b"", request: Any = None, **parameters: Any) -> submit_pb2.Start:
+    """A request; greedy and of 16 tokens unless told otherwise."""
+    values = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 16} | parameters
+    kept = request or request_pb2.Request()
+    kept.parameters.CopyFrom(request_pb2.Parameters(**values))
+    kept.arrived = kept.arrived or time.time()
+    return submit_pb2.Start(uuid=key or uuid.uuid4().bytes, prompt=prompt, request=kept, body=bytes(16))
+
+
+class Door:
+    """One stream to an engine, which is opened again when it breaks, as front doors do. Close it."""
+
+    def __init__(self, runtime_dir: Path, engine: str = "engine") -> None:
+        self.accepted: dict[bytes, submit_pb2.Accepted] = {}
+        self.refused: dict[bytes, submit_pb2.Refused] = {}
+        self.ended: dict[bytes, submit_pb2.Ended] = {}
+        self.recorded: dict[int, int] = {}
+        self.computing: dict[int, list[int]] = {}
+        self.unknown: list[bytes] = []
+        self.loads: list[submit_pb2.Load] = []
+        self.errors: list[grpc.StatusCode] = []
+        self._starts: dict[bytes, submit_pb2.Start] = {}
+        self._lock = threading.Lock()
+        self._requests: queue.SimpleQueue[submit_pb2.SubmitRequest | None] = queue.SimpleQueue()
+        self._channel = grpc.insecure_channel(f"unix:{runtime_dir}/engines/{engine}.sock", options=CHANNEL)
+        self._manager = grpc.insecure_channel(f"unix:{runtime_dir}/blockmgr.sock", options=CHANNEL)
+        self._closed = False
+        self._call: Any = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def engine(self) -> engine_service_pb2_grpc.EngineServiceStub:
+        """The engine's methods."""
+        return engine_service_pb2_grpc.EngineServiceStub(self._channel)
+
+    @property
+    def manager(self) -> block_manager_service_pb2_grpc.BlockManagerServiceStub:
+        """The manager's methods."""
+        return block_manager_service_pb2_grpc.BlockManagerServiceStub(self._manager)
+
+    def describe(self) -> description_pb2.DescribeResponse:
+        """What the engine is, once it serves."""
+
+        def described() -> Any:
+            try:
+                return self.engine.Describe(description_pb2.DescribeRequest(), timeout=5, wait_for_ready=True)
+            except grpc.RpcError:
+                return None
+
+        return wait_until(described, "the engine serves", 60)
+
+    def start(self, *starts: submit_pb2.Start) -> list[bytes]:
+        """Submit requests; returns their UUIDs."""
+        with self._lock:
+            self._starts |= {start.uuid: start for start in starts}
+        self.say(starts=starts)
+        return [start.uuid for start in starts]
+
+    def say(self, **fields: Any) -> None:
+        """Send something on the stream."""
+        self._requests.put(submit_pb2.SubmitRequest(**fields))
+
+    def await_accepted(self, key: bytes, seconds: float = 60.0) -> submit_pb2.Accepted:
+        """Wait until a request is accepted."""
+        wait_until(lambda: key in self.accepted or key in self.refused, f"{key.hex()} is accepted", seconds)
+        return self.accepted[key]
+
+    def await_refused(self, key: bytes, seconds: float = 60.0) -> submit_pb2.Refused:
+        """Wait until a request is refused."""
+        wait_until(lambda: key in self.refused, f"{key.hex()} is refused", seconds)
+        return self.refused[key]
+
+    def await_output(self, key: bytes, tokens: int, seconds: float = 60.0) -> None:
+        """Wait until so many tokens of output are recorded, or the sequence has ended."""
+
+        def there() -> bool:
+            accepted = self.accepted.get(key)
+            if accepted is None:
+                return False
+            recorded = max(self.recorded.get(accepted.handle, 0), accepted.tokens)
+            return key in self.ended or recorded >= accepted.prompt_tokens + tokens
+
+        wait_until(there, f"{tokens} tokens of {key.hex()}", seconds)
+
+    def await_ended(self, key: bytes, seconds: float = 120.0) -> submit_pb2.Ended:
+        """Wait until a sequence has ended."""
+        wait_until(lambda: key in self.ended or key in self.refused, f"{key.hex()} ends", seconds)
+        assert key in self.ended, self.refused.get(key)
+        return self.ended[key]
+
+    def output(self, key: bytes, seconds: float = 120.0) -> list[int]:
+        """The output of a sequence that has ended, as the manager keeps it."""
+        self.await_ended(key, seconds)
+        finished = self.lookup(key).finished
+        return list(finished.ids[finished.prompt : finished.final_length])
+
+    def lookup(self, key: bytes) -> sequence_pb2.LookupSequenceResponse:
+        """What the manager knows of a sequence."""
+        return self.manager.LookupSequence(
+            sequence_pb2.LookupSequenceRequest(uuid=key), timeout=20, wait_for_ready=True
+        )
+
+    def close(self) -> None:
+        """Hang up."""
+        self._closed = True
+        self._requests.put(None)
+        if self._call is not None:
+            self._call.cancel()
+        self._thread.join(10)
+        self._channel.close()
+        self._manager.close()
+
+    def __enter__(self) -> "Door":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._call = self.engine.Submit(self._outgoing(), wait_for_ready=True)
+            try:
+                for response in self._call:
+                    self._take(response)
+            except grpc.RpcError as error:
+                self.errors.append(error.code())
+            time.sleep(0.02)
+
+    def _outgoing(self) -> Iterator[submit_pb2.SubmitRequest]:
+        """Everything that has not ended first, then what is said."""
+        with self._lock:
+            again = [start for key, start in self._starts.items() if key not in self.ended and key not in self.refused]
+        yield submit_pb2.SubmitRequest(door="test", starts=again)
+        me = threading.current_thread()
+        self._reader = me
+        while (request := self._requests.get()) is not None:
+            if self._reader is not me:
+                # A stream that broke has left this reader behind.
+                self._requests.put(request)
+                return
+            yield request
+
+    def _take(self, response: submit_pb2.SubmitResponse) -> None:
+        for accepted in response.accepted:
+            self.accepted[accepted.uuid] = accepted
+        for refused in response.refused:
+            self.refused[refused.uuid] = refused
+        for handle, tokens in zip(response.recorded.handles, response.recorded.tokens, strict=True):
+            self.recorded[handle] = tokens
+        for computing in response.computing:
+            self.computing.setdefault(computing.handle, []).append(computing.computed_tokens)
+        for ended in response.ended:
+            self.ended[ended.uuid] = ended
+        self.unknown += response.unknown
+        if response.HasField("load"):
+            self.loads.append(response.load)

@@ -1,0 +1,130 @@
+"""A small world for an engine: a keeper with its manager, engines as processes over a tiny model, and doors."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from executor.models.loader import LoadOptions, load_model
+from executor.models.model import PagedModel
+from tests.engines.door import Door
+from tests.models.checkpoints import configuration, saved
+from tests.scripted.processes import ROOT, wait_until
+from tests.scripted.world import PAGEHOLD, World
+
+LENGTH = 128
+"""Tokens that a sequence of the tiny model may have."""
+
+
+def save_tiny(folder: Path, name: str = "llama", **changes: Any) -> Path:
+    """A tiny model with random weights, in a folder."""
+    saved(configuration(name, **changes), folder)
+    return folder
+
+
+@cache
+def tiny(folder: Path) -> PagedModel:
+    """The tiny model in this process, to say what is to come."""
+    return load_model(folder, LoadOptions(progress=False))
+
+
+class EngineProcess:
+    """An engine as a process."""
+
+    def __init__(self, world: World, number: int, arguments: list[str], environment: dict[str, str]) -> None:
+        self.log = world.directory / f"engine-{number}.log"
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [*PAGEHOLD, "executor", *arguments, "--runtime-dir", str(world.runtime_dir), "--threads", "1"],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env=dict(os.environ) | environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Id of the process."""
+        return self.process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, seconds: float = 30.0) -> int:
+        """SIGTERM, and wait for the end. Returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def await_line(self, text: str, seconds: float = 60.0) -> None:
+        """Wait until its log says something."""
+
+        def said() -> bool:
+            ended = self.process.poll() is not None
+            return text in self.log.read_text() or (ended and self._fail(text))
+
+        wait_until(said, f"the engine's log says {text!r}: {self.log.read_text()[-2000:]}", seconds)
+
+    def _fail(self, text: str) -> bool:
+        raise AssertionError(f"the engine ended before its log said {text!r}: {self.log.read_text()[-4000:]}")
+
+
+class EngineWorld(World):
+    """A world whose executors are engines."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.engines: list[EngineProcess] = []
+        self.doors: list[Door] = []
+
+    def start_engine(
+        self, model: Path | str, *arguments: str, environment: dict[str, str] | None = None
+    ) -> EngineProcess:
+        """Start an engine, and do not wait for it."""
+        options = [str(model), "--log-level", "info", *arguments]
+        engine = EngineProcess(self, len(self.engines), options, environment or {})
+        self.engines.append(engine)
+        return engine
+
+    def door(self, engine: str = "engine") -> Door:
+        """A door to an engine, which may still be starting."""
+        self.doors.append(Door(self.runtime_dir, engine))
+        return self.doors[-1]
+
+    def await_idle(self, seconds: float = 30.0) -> None:
+        """Wait until no sequence lives and every fence has opened."""
+
+        def idle() -> bool:
+            found = self.statistics()
+            return not found.sequences and not found.blocks_fenced
+
+        wait_until(idle, "no sequence lives", seconds)
+
+    def end(self) -> None:
+        """End every process."""
+        for door in self.doors:
+            door.close()
+        for engine in self.engines:
+            engine.kill()
+        super().end()
+
+
+@contextmanager
+def engine_world(**settings: Any) -> Iterator[EngineWorld]:
+    """A world with a keeper and a manager that serves."""
+    world = EngineWorld(**settings)
+    try:
+        world.start_keeper()
+        world.await_manager()
+        yield world
+    except BaseException:
+        print(world.log(), file=sys.stderr)
+        raise
+    finally:
+        world.end()
