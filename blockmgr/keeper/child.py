@@ -33,7 +33,7 @@ class Phase(enum.Enum):
 class Child:
     """The process table's entry for one name. It owns the pidfd and the store; the store outlives each process.
 
-    `starts` counts the processes started, `status` is the last word of the current or the last one for people, and
+    `starts` counts the processes started and `deaths` those that ended in a row, see `RestartDelay`; `status` is the last word of the current or the last one for people, and
     `last_code` what the last one ended with.
     """
 
@@ -46,13 +46,13 @@ class Child:
         self.deadline: float | None = None
         self.exit_code: int | None = None
         self.starts = 0
+        self.deaths = 0
         self.status = ""
         self.last_code: int | None = None
         self._runtime = runtime
         self._ready_at: float | None = None
         self._was_ready = False
         self._overdue = False
-        self._deaths = 0
 
     @property
     def is_ready(self) -> bool:
@@ -202,12 +202,12 @@ class Child:
     def _await_restart(self, now: float, hopeless: bool = False) -> None:
         delay = self.settings.restart_delay
         if self._ready_at is not None and now - self._ready_at >= delay.settled:
-            self._deaths = 0
-        self._deaths += 1
-        wait = delay.longest if hopeless else delay.after(self._deaths)
+            self.deaths = 0
+        self.deaths += 1
+        wait = delay.longest if hopeless else delay.after(self.deaths)
         self.phase, self.deadline = Phase.WAITING, now + wait
         if wait:
-            log("waiting", child=self.settings.name, deaths=self._deaths, seconds=wait)
+            log("waiting", child=self.settings.name, deaths=self.deaths, seconds=wait)
 
     def _keep(self, message: Notification, packet: Packet) -> None:
         descriptors, packet.descriptors = packet.descriptors, []

@@ -73,16 +73,7 @@ class RuntimeDirectory:
 
     def recall(self, name: str) -> Process | None:
         """Return the process that an earlier keeper started as child `name`, if it still lives. The caller owns it."""
-        try:
-            known = json.loads((self.path / f"{name}.process").read_text())
-            process = Process.open(int(known["pid"]), name)
-        except (OSError, ValueError, KeyError, TypeError, ProcessError):
-            return None
-        # Checked after the pidfd is held: from here on the id cannot pass to another process unnoticed.
-        if process.is_dead or _birth(process.pid) != known.get("birth"):
-            process.close()
-            return None
-        return process
+        return recall(self.path, name)
 
     def forget(self, name: str) -> None:
         """Note that no process is child `name` any more."""
@@ -102,6 +93,33 @@ class RuntimeDirectory:
             raise KeeperError(f"{self.path}: another keeper runs here (process {holder})") from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def recall(directory: Path, name: str) -> Process | None:
+    """Return the process that a keeper of this directory started as child `name`, if it still lives. The caller owns it."""
+    try:
+        known = json.loads((directory / f"{name}.process").read_text())
+        process = Process.open(int(known["pid"]), name)
+    except (OSError, ValueError, KeyError, TypeError, ProcessError):
+        return None
+    # Checked after the pidfd is held: from here on the id cannot pass to another process unnoticed.
+    if process.is_dead or _birth(process.pid) != known.get("birth"):
+        process.close()
+        return None
+    return process
+
+
+def keeper_of(directory: Path) -> int | None:
+    """Return the process id of the keeper that holds a directory; None if none does, 0 if it does not say."""
+    try:
+        with (directory / "keeper.lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        holder = (directory / "keeper.lock").read_text().strip()
+        return int(holder) if holder.isdecimal() else 0
+    return None
 
 
 def _birth(pid: int) -> str:

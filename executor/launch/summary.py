@@ -1,0 +1,76 @@
+"""What is printed once all is ready: where everything is, and what to type next; then how it is doing, in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from blockmgr.runtime import default_runtime_dir
+from blockmgr.service.settings import ManagerSettings
+from executor.frontend.settings import DoorSettings
+from executor.launch.plan import names
+from executor.launch.readiness import State
+from executor.launch.settings import LaunchSettings
+from pagehold.client.admin import AdminClient, AdminError
+
+FIGURES_SECONDS = 1.0
+"""How long the manager may take for the figures of the line."""
+
+
+def summary_of(settings: LaunchSettings) -> str:
+    """Every address and socket, and examples of commands."""
+    folder = settings.up.runtime_dir
+    places = [
+        ("clients", settings.door.address),
+        ("operators", settings.manager.admin_address),
+        ("sockets", str(settings.manager.executor_socket)),
+        ("", str(settings.manager.descriptor_socket)),
+        *(("", str(folder / "engines" / f"{name}.sock")) for name in names("engine", settings.up.engines)),
+        ("log", str(settings.up.log_path or "standard error")),
+    ]
+    lines = [f"pagehold serves {settings.model}", ""]
+    lines += [f"  {title:<10} {place}" for title, place in places]
+    lines += ["", *(f"  {command}" for command in _examples(settings)), ""]
+    return "\n".join(lines)
+
+
+def _examples(settings: LaunchSettings) -> list[str]:
+    client = _option("--address", settings.door.address, DoorSettings.model_fields["address"].default)
+    operator = _option(
+        "--address", settings.manager.admin_address, ManagerSettings.model_fields["admin_address"].default
+    )
+    folder = _option("--runtime-dir", str(settings.up.runtime_dir), str(default_runtime_dir()))
+    return [
+        f'pagehold generate "What is the capital of France?"{client}',
+        f"pagehold chat{client}",
+        f"pagehold pool{operator}",
+        f"pagehold sequences{operator}",
+        f"pagehold down{folder}",
+    ]
+
+
+def _option(flag: str, value: str, default: str) -> str:
+    return "" if value == default else f" {flag} {value}"
+
+
+async def figures_of(client: AdminClient) -> str:
+    """Sequences and blocks of all pools, as the manager counts them; "" where it does not answer."""
+    try:
+        pools = (await client.list_pools()).pools
+    except AdminError:
+        return ""
+    sequences = sum(pool.sequences for pool in pools)
+    blocks = sum(pool.device_blocks for pool in pools)
+    used = blocks - sum(pool.available_blocks for pool in pools)
+    return f"{sequences} sequence{'' if sequences == 1 else 's'}, {used} of {blocks} blocks in use"
+
+
+def status_line(state: State, seconds: float, figures: str, restarts: Mapping[str, int]) -> str:
+    """How all is doing, in a line, so many seconds after the start."""
+    waiting = [name for name, child in state.children.items() if not child.ready]
+    health = "serving" if not waiting else f"waiting for {', '.join(waiting)}"
+    parts = [health, figures, f"up {timedelta(seconds=int(seconds))}"]
+    again = [f"{name} ×{count}" for name, count in restarts.items() if count]
+    if again:
+        parts.append(f"started again: {', '.join(again)}")
+    return " · ".join(part for part in [*parts, "Ctrl-C stops"] if part)
