@@ -1,0 +1,68 @@
+"""Finding requests by what their callers call them, wherever they are."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from executor.frontend.door import Door
+from executor.frontend.errors import InvalidRequest, NotFound
+from executor.frontend.parameters import caller_digest
+from executor.frontend.validation import Findings, check_request_id
+
+MOST_WORK = 10_000
+"""Requests of an engine that are looked through for one that was not accepted yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request is: its UUID, and the pool if that is known."""
+
+    uuid: bytes
+    pool: str | None = None
+
+
+async def find(door: Door, key: Any) -> Place:
+    """What a message's ``id`` or ``request_id`` names. Raises InvalidRequest, or NotFound for an unknown name."""
+    if key.WhichOneof("key") == "id":
+        return Place(parse_id(key.id))
+    if key.WhichOneof("key") is None:
+        raise InvalidRequest.of("id", "is absent, as is request_id; one of them is required")
+    found = Findings()
+    check_request_id(found, key.request_id)
+    found.raise_if_any()
+    return await _find_name(door, key.request_id)
+
+
+def parse_id(text: str) -> bytes:
+    """A server's id as bytes."""
+    try:
+        return uuid.UUID(text).bytes
+    except ValueError:
+        raise InvalidRequest.of("id", f"is {text[:40]!r}, but must be a UUID") from None
+
+
+async def _find_name(door: Door, name: str) -> Place:
+    sequence = door.registry.find_name(name)
+    if sequence is not None:
+        return Place(sequence.uuid, sequence.pool)
+    for pool in pools(door):
+        found = await door.manager.look_up(pool, caller=caller_digest(name))
+        if found is not None:
+            what = found.live if found.WhichOneof("found") == "live" else found.finished
+            return Place(what.uuid, pool)
+    for link in door.engines:
+        listed = await link.list_work(MOST_WORK)
+        for work in listed.work if listed is not None else ():
+            if work.request_id == name:
+                return Place(work.uuid)
+    raise NotFound(f"no request is called {name!r}, nor was one that is still kept")
+
+
+def pools(door: Door) -> list[str]:
+    """Names of the pools that engines work in."""
+    return sorted({model.pool.name for model in door.models.all})
+
+
+def unknown(place: Place) -> NotFound:
+    """What to say of a UUID that nobody knows."""
+    return NotFound(f"no request has the id {uuid.UUID(bytes=place.uuid)}, nor had one that is still kept")

@@ -1,0 +1,153 @@
+"""Requests in flight and just ended: cancelling them, and how they stand."""
+
+import uuid
+
+from executor.frontend.door import Door
+from executor.frontend.endings import END_REASONS
+from executor.frontend.errors import InvalidRequest
+from executor.frontend.finding import MOST_WORK, Place, find, pools, unknown
+from executor.frontend.sequence import Sequence
+from pagehold.blockmgr.v1 import sequence_pb2
+from pagehold.common.v1 import states_pb2
+from pagehold.engine.v1 import description_pb2, request_pb2
+from pagehold.inference.v1 import generation_pb2, requests_pb2
+
+DEFAULT_LIMIT, HIGHEST_LIMIT = 1000, 10_000
+
+Summary = requests_pb2.RequestSummary
+
+
+async def cancel(door: Door, request: requests_pb2.CancelRequest) -> requests_pb2.CancelResponse:
+    """End a request, wherever it is. Raises NotFound."""
+    await door.models.known()
+    place = await find(door, request)
+    for pool in [place.pool] if place.pool is not None else pools(door):
+        asked = await door.manager.cancel(pool, place.uuid)
+        if asked is not None:
+            return requests_pb2.CancelResponse(cancelled=asked)
+    if await _cancel_waiting(door, place):
+        return requests_pb2.CancelResponse(cancelled=True)
+    if await _finished(door, place) is None:
+        raise unknown(place)
+    return requests_pb2.CancelResponse(cancelled=False)
+
+
+async def _cancel_waiting(door: Door, place: Place) -> bool:
+    """End a request that was not accepted yet, whichever door sent it."""
+    own = door.registry.find(place.uuid)
+    link = door.engines.link_of(own) if own is not None else None
+    if link is not None:
+        link.cancel(place.uuid)
+        return True
+    for link in door.engines:
+        listed = await link.list_work(MOST_WORK)
+        if listed is not None and any(work.uuid == place.uuid for work in listed.work):
+            link.cancel(place.uuid)
+            return True
+    return False
+
+
+async def get(door: Door, request: requests_pb2.GetRequestRequest) -> requests_pb2.GetRequestResponse:
+    """How a request stands. Raises NotFound."""
+    await door.models.known()
+    place = await find(door, request)
+    for pool in [place.pool] if place.pool is not None else pools(door):
+        found = await door.manager.look_up(pool, uuid=place.uuid)
+        if found is not None and found.WhichOneof("found") == "live":
+            return requests_pb2.GetRequestResponse(request=_of_live(door, pool, found.live))
+        if found is not None:
+            return requests_pb2.GetRequestResponse(request=_of_finished(found.finished))
+    own = door.registry.find(place.uuid)
+    summary = _of_sequence(own) if own is not None else await _waiting(door, place)
+    if summary is None:
+        raise unknown(place)
+    return requests_pb2.GetRequestResponse(request=summary)
+
+
+async def list_all(door: Door, request: requests_pb2.ListRequestsRequest) -> requests_pb2.ListRequestsResponse:
+    """All requests in flight, the oldest first, those of other doors too. Raises InvalidRequest."""
+    limit = request.limit if request.HasField("limit") else DEFAULT_LIMIT
+    if not 1 <= limit <= HIGHEST_LIMIT:
+        raise InvalidRequest.of("limit", f"is {limit}, but must lie in 1..{HIGHEST_LIMIT}")
+    found, total = {}, 0
+    for link in door.engines:
+        listed = await link.list_work(limit)
+        if listed is not None:
+            total += listed.total
+            found.update({work.uuid: _of_work(work) for work in listed.work})
+    # What waits here for an engine that is away, and what was sent to one that had not read it yet.
+    unheard = [one for one in door.registry if one.uuid not in found and not one.is_over]
+    if total <= len(found):
+        found.update({one.uuid: _of_sequence(one) for one in unheard})
+        total += len(unheard)
+    oldest = sorted(found.values(), key=lambda one: one.created)[:limit]
+    return requests_pb2.ListRequestsResponse(requests=oldest, total=total)
+
+
+async def _finished(door: Door, place: Place) -> sequence_pb2.FinishedSequence | None:
+    for pool in pools(door):
+        found = await door.manager.look_up(pool, uuid=place.uuid)
+        if found is not None and found.WhichOneof("found") == "finished":
+            return found.finished
+    return None
+
+
+async def _waiting(door: Door, place: Place) -> Summary | None:
+    for link in door.engines:
+        listed = await link.list_work(MOST_WORK)
+        for work in listed.work if listed is not None else ():
+            if work.uuid == place.uuid:
+                return _of_work(work)
+    return None
+
+
+def _of_live(door: Door, pool: str, live: sequence_pb2.LiveSequence) -> Summary:
+    row = door.ledgers.row(pool, live.handle)
+    request = request_pb2.Request.FromString(row.request) if row is not None else request_pb2.Request()
+    orphaned = live.state == states_pb2.SEQUENCE_STATE_ORPHANED
+    return Summary(
+        id=str(uuid.UUID(bytes=live.uuid)),
+        request_id=request.request_id or None,
+        state=requests_pb2.REQUEST_STATE_ORPHANED if orphaned else requests_pb2.REQUEST_STATE_RUNNING,
+        prompt_tokens=live.prompt,
+        output_tokens=live.tokens - live.prompt,
+        created=request.arrived or None,
+    )
+
+
+def _of_finished(finished: sequence_pb2.FinishedSequence) -> Summary:
+    request = request_pb2.Request.FromString(finished.request)
+    return Summary(
+        id=str(uuid.UUID(bytes=finished.uuid)),
+        request_id=request.request_id or None,
+        state=requests_pb2.REQUEST_STATE_FINISHED,
+        prompt_tokens=finished.prompt,
+        output_tokens=max(finished.final_length - finished.prompt, 0),
+        reason=END_REASONS.get(finished.reason, generation_pb2.END_REASON_UNSPECIFIED),
+        created=request.arrived or finished.created,
+        finished=finished.finished,
+    )
+
+
+def _of_work(work: description_pb2.Work) -> Summary:
+    running = work.HasField("handle")
+    return Summary(
+        id=str(uuid.UUID(bytes=work.uuid)),
+        request_id=work.request_id or None,
+        state=requests_pb2.REQUEST_STATE_RUNNING if running else requests_pb2.REQUEST_STATE_WAITING,
+        prompt_tokens=work.prompt_tokens,
+        output_tokens=work.output_tokens,
+        created=work.arrived,
+    )
+
+
+def _of_sequence(sequence: Sequence) -> Summary:
+    state = requests_pb2.REQUEST_STATE_ORPHANED if sequence.accepted else requests_pb2.REQUEST_STATE_WAITING
+    return Summary(
+        id=str(uuid.UUID(bytes=sequence.uuid)),
+        request_id=sequence.request.request_id or None,
+        state=state,
+        prompt_tokens=sequence.prompt_tokens,
+        output_tokens=sequence.output_tokens,
+        created=sequence.request.arrived,
+    )

@@ -1,0 +1,196 @@
+"""InferenceService: the methods, each a few lines; what they do stands in the modules that they call."""
+
+import importlib.metadata
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+
+from blockmgr.service.contract import add_service, readable
+from executor.frontend import attachment, requests, validation
+from executor.frontend.batch import generate_batch
+from executor.frontend.door import Door
+from executor.frontend.generation import Event
+from executor.frontend.models import Model
+from executor.frontend.parameters import SamplingDefaults
+from executor.frontend.prompts import text_of, tokens_of
+from executor.frontend.statuses import guarded
+from executor.frontend.submission import submit
+from pagehold.inference.v1 import (
+    generation_pb2,
+    inference_service_pb2,
+    requests_pb2,
+    server_pb2,
+    tokens_pb2,
+)
+
+MESSAGE_BYTES = 16 << 20
+"""Largest message to a door."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class InferenceServicer:
+    """The methods. Errors they raise are turned into status around them."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._started = time.time()
+
+    # -- generating --------------------------------------------------------------------------------------------------
+
+    async def Generate(self, request: generation_pb2.GenerateRequest, context: Context) -> None:
+        """Generate an answer."""
+        with self._door.places.take():
+            generation = await submit(self._door, request)
+            await _send(context, generation.events(), generation_pb2.GenerateResponse)
+
+    async def BatchGenerate(self, request: generation_pb2.BatchGenerateRequest, context: Context) -> None:
+        """Generate several."""
+        with self._door.places.take() as place:
+            async with aclosing(generate_batch(self._door, request, place)) as responses:
+                async for response in responses:
+                    await context.write(response)
+
+    async def Attach(self, request: generation_pb2.AttachRequest, context: Context) -> None:
+        """Stream a request that exists."""
+        with self._door.places.take():
+            generation = await attachment.attach(self._door, request)
+            await _send(context, generation.events(), generation_pb2.AttachResponse)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    async def Cancel(self, request: requests_pb2.CancelRequest, context: Context) -> requests_pb2.CancelResponse:
+        """End a request."""
+        return await requests.cancel(self._door, request)
+
+    async def GetRequest(
+        self, request: requests_pb2.GetRequestRequest, context: Context
+    ) -> requests_pb2.GetRequestResponse:
+        """How a request stands."""
+        return await requests.get(self._door, request)
+
+    async def ListRequests(
+        self, request: requests_pb2.ListRequestsRequest, context: Context
+    ) -> requests_pb2.ListRequestsResponse:
+        """The requests in flight."""
+        return await requests.list_all(self._door, request)
+
+    # -- tokens ------------------------------------------------------------------------------------------------------
+
+    async def Tokenize(self, request: tokens_pb2.TokenizeRequest, context: Context) -> tokens_pb2.TokenizeResponse:
+        """Text to tokens."""
+        with self._door.places.take():
+            model = await self._model(request)
+            special = request.add_special_tokens if request.HasField("add_special_tokens") else True
+            ids = await self._door.models.in_thread(model.tokenizer.encode, request.text, special)
+            return tokens_pb2.TokenizeResponse(ids=ids)
+
+    async def Detokenize(
+        self, request: tokens_pb2.DetokenizeRequest, context: Context
+    ) -> tokens_pb2.DetokenizeResponse:
+        """Tokens to text."""
+        with self._door.places.take():
+            model = await self._model(request)
+            validation.check_each("ids", request.ids, model.vocabulary)
+            skip = request.skip_special_tokens if request.HasField("skip_special_tokens") else True
+            text = await self._door.models.in_thread(model.tokenizer.decode, list(request.ids), skip)
+            return tokens_pb2.DetokenizeResponse(text=text)
+
+    async def RenderPrompt(
+        self, request: tokens_pb2.RenderPromptRequest, context: Context
+    ) -> tokens_pb2.RenderPromptResponse:
+        """A prompt as a generation would see it."""
+        with self._door.places.take():
+            model, models = await self._model(request), self._door.models
+            found = validation.Findings()
+            validation.check_prompt(found, request.HasField("prompt"), request.prompt, model.vocabulary)
+            found.raise_if_any()
+            ids = await tokens_of(models, model, request.prompt)
+            if request.prompt.WhichOneof("content") == "chat":
+                text = await text_of(models, model, request.prompt)
+            else:
+                text = await models.in_thread(model.tokenizer.decode, ids)
+            return tokens_pb2.RenderPromptResponse(text=text, ids=ids)
+
+    async def _model(self, request: Any) -> Model:
+        return await self._door.models.find(request.model if request.HasField("model") else None)
+
+    # -- the server --------------------------------------------------------------------------------------------------
+
+    async def ListModels(
+        self, request: server_pb2.ListModelsRequest, context: Context
+    ) -> server_pb2.ListModelsResponse:
+        """The models."""
+        return server_pb2.ListModelsResponse(models=map(self._describe, self._door.models.all))
+
+    async def GetModel(self, request: server_pb2.GetModelRequest, context: Context) -> server_pb2.GetModelResponse:
+        """One model."""
+        model = await self._door.models.find(request.name if request.HasField("name") else None)
+        return server_pb2.GetModelResponse(model=self._describe(model))
+
+    def _describe(self, model: Model) -> server_pb2.Model:
+        return server_pb2.Model(
+            name=model.name,
+            revision=model.description.revision,
+            max_length=model.description.max_length,
+            vocabulary=model.vocabulary,
+            eos_token_ids=model.description.eos_token_ids,
+            chat=model.tokenizer.has_chat_template,
+            defaults=SamplingDefaults.of(model.description).message(),
+            ready=bool(self._door.engines.ready(model.name)),
+        )
+
+    async def GetServerInfo(
+        self, request: server_pb2.GetServerInfoRequest, context: Context
+    ) -> server_pb2.GetServerInfoResponse:
+        """What this door is."""
+        settings = self._door.settings
+        limits = server_pb2.Limits(
+            max_requests=settings.max_requests,
+            default_max_tokens=settings.default_max_tokens,
+            max_message_bytes=MESSAGE_BYTES,
+            max_batch=settings.max_batch,
+        )
+        version = importlib.metadata.version("pagehold")
+        return server_pb2.GetServerInfoResponse(
+            version=version, started=self._started, limits=limits, door=settings.name
+        )
+
+    async def GetLoad(self, request: server_pb2.GetLoadRequest, context: Context) -> server_pb2.GetLoadResponse:
+        """How busy the engines are, and this door."""
+        links = [link for link in self._door.engines if link.age is not None]
+        loads = [link.load for link in links]
+        return server_pb2.GetLoadResponse(
+            running=sum(load.running for load in loads),
+            waiting=sum(load.waiting for load in loads),
+            in_flight=self._door.places.taken,
+            blocks=sum(load.blocks for load in loads),
+            free_blocks=sum(load.free_blocks for load in loads),
+            age=min((link.age for link in links if link.age is not None), default=None),
+        )
+
+
+async def _send(context: Context, events: AsyncGenerator[Event, None], response: Callable[..., Any]) -> None:
+    """Write events until they end. However the call ends, they are closed at once, and with them the generation."""
+    async with aclosing(events):
+        async for event in events:
+            await context.write(response(event=event))
+
+
+def add_to_server(servicer: InferenceServicer, server: grpc.aio.Server) -> None:
+    """Register the service."""
+    service = inference_service_pb2.DESCRIPTOR.services_by_name["InferenceService"]
+    add_service(server, service, lambda name: _guard(getattr(servicer, name)))
+
+
+def _guard(method: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
+    async def call(request: Any, context: Context) -> Any:
+        async def serve() -> Any:
+            return await method(readable(request), context)
+
+        return await guarded(context, serve)
+
+    return call

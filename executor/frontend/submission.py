@@ -1,0 +1,79 @@
+"""A request on its way to an engine."""
+
+import time
+import uuid
+
+from executor.frontend import parameters, validation
+from executor.frontend.door import Door
+from executor.frontend.engine_link import EngineLink
+from executor.frontend.engines import model_of
+from executor.frontend.errors import NotServing
+from executor.frontend.generation import Generation
+from executor.frontend.models import Model
+from executor.frontend.prompts import tokens_of
+from executor.frontend.sequence import Sequence
+from pagehold.engine.v1 import request_pb2, submit_pb2
+from pagehold.inference.v1 import generation_pb2
+
+NO_DIGEST = b""
+
+
+async def submit(door: Door, request: generation_pb2.GenerateRequest) -> Generation:
+    """Check a request, tokenise its prompt, and send it to an engine. Whoever calls has taken a place for it.
+
+    Raises whatever is wrong with it; nothing was begun then.
+    """
+    arrived = time.time()
+    model = await door.models.find(request.model if request.HasField("model") else None)
+    max_length = model.description.max_length
+    validation.check_generate(request, model.vocabulary, max_length)
+    body = parameters.body_digest(request)
+    door.registry.check(request.request_id, body)
+    prompt = await tokens_of(door.models, model, request.prompt)
+    validation.check_length(len(prompt), request, max_length)
+    settled = parameters.settle(request, model.description, len(prompt), door.settings.default_max_tokens, arrived)
+    parameters.check_size(settled, model.pool.geometry.request_bytes)
+    return _send(door, model, settled, prompt, body)
+
+
+def _send(door: Door, model: Model, settled: request_pb2.Request, prompt: list[int], body: bytes) -> Generation:
+    link = choose_engine(door, model.name)
+    name = settled.request_id
+    start = submit_pb2.Start(
+        uuid=uuid.uuid4().bytes,
+        prompt=prompt,
+        request=settled,
+        caller=parameters.caller_digest(name) if name else NO_DIGEST,
+        body=body,
+    )
+    sequence = Sequence(
+        uuid=start.uuid,
+        pool=model.pool.name,
+        model=model.name,
+        request=settled,
+        prompt_tokens=len(prompt),
+        start=start,
+    )
+    door.registry.add(sequence, body)
+    link.add(sequence)
+    return Generation(door, sequence, model, detached=settled.detached)
+
+
+def choose_engine(door: Door, model: str) -> EngineLink:
+    """The least busy engine of a model; or one that was lost just now, which will be told once it is back.
+
+    Raises NotServing where there is neither.
+    """
+    ready = door.engines.ready(model)
+    admitting = [link for link in ready if not link.load.draining]
+    if admitting:
+        return admitting[0]
+    if ready:
+        raise NotServing("every engine of this model is draining")
+    latest = time.monotonic() - door.settings.lost_seconds
+    lost = [
+        link for link in door.engines if model_of(link) == model and not link.connected and link.lost_since > latest
+    ]
+    if not lost:
+        raise NotServing("no engine of this model is ready")
+    return max(lost, key=lambda link: link.lost_since)
