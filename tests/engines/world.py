@@ -12,6 +12,8 @@ from typing import Any
 
 from executor.models.loader import LoadOptions, load_model
 from executor.models.model import PagedModel
+from pagehold.admin.v1 import evict_pb2
+from pagehold.common.v1 import states_pb2
 from tests.engines.door import Door
 from tests.models.checkpoints import configuration, saved
 from tests.scripted.processes import ROOT, wait_until
@@ -36,11 +38,11 @@ def tiny(folder: Path) -> PagedModel:
 class EngineProcess:
     """An engine as a process."""
 
-    def __init__(self, world: World, number: int, arguments: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, world: World, number: int, command: list[str], environment: dict[str, str]) -> None:
         self.log = world.directory / f"engine-{number}.log"
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*PAGEHOLD, "executor", *arguments, "--runtime-dir", str(world.runtime_dir), "--threads", "1"],
+                [*command, "--runtime-dir", str(world.runtime_dir), "--threads", "1"],
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,
@@ -84,11 +86,11 @@ class EngineWorld(World):
         self.doors: list[Door] = []
 
     def start_engine(
-        self, model: Path | str, *arguments: str, environment: dict[str, str] | None = None
+        self, model: Path | str, *arguments: str, faulty: bool = False, **environment: str
     ) -> EngineProcess:
-        """Start an engine, and do not wait for it."""
-        options = [str(model), "--log-level", "info", *arguments]
-        engine = EngineProcess(self, len(self.engines), options, environment or {})
+        """Start an engine, and do not wait for it. ``faulty``: one whose model fails where it is told to."""
+        program = [sys.executable, "-m", "tests.engines.faulty"] if faulty else [*PAGEHOLD, "executor"]
+        engine = EngineProcess(self, len(self.engines), [*program, str(model), *arguments], environment)
         self.engines.append(engine)
         return engine
 
@@ -102,9 +104,18 @@ class EngineWorld(World):
 
         def idle() -> bool:
             found = self.statistics()
-            return not found.sequences and not found.blocks_fenced
+            return not found.sequences.live and not found.tiers[0].fenced and not found.pending_tickets
 
         wait_until(idle, "no sequence lives", seconds)
+
+    def check_all_free(self) -> None:
+        """No sequence lives, nothing contradicts itself, and with the cache flushed every block is free."""
+        self.await_idle()
+        assert self.violated_invariants() == []
+        self.admin.Flush(evict_pb2.FlushRequest(), timeout=20)
+        states = {count.state: count.blocks for count in self.statistics().tiers[0].states}
+        blocks = self.statistics().tiers[0].blocks
+        assert states == {states_pb2.BLOCK_STATE_NULL: 1, states_pb2.BLOCK_STATE_FREE: blocks - 1}
 
     def end(self) -> None:
         """End every process."""
