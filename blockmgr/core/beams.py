@@ -12,7 +12,6 @@ import numpy as np
 from blockmgr.core.columns import Array, Indexes
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.events import EventKind
-from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.messages import Reorder, Reply, TableUpdate
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import Residency
@@ -60,12 +59,10 @@ def _check_group(state: PoolState, row: int, move: Reorder) -> list[int]:
         raise InvalidMessage("reorder.handles", move.handles.tolist(), "no beam may be named twice")
     if int(move.parents.min()) < 0 or int(move.parents.max()) >= width:
         raise InvalidMessage("reorder.parents", move.parents.tolist(), f"indexes must lie in 0..{width - 1}")
-    mine = seqs.owned(move.handles, row)
-    if not mine.all():
-        raise InvalidMessage(
-            "reorder.handles", int(move.handles[~mine][0]), "every beam must be alive and this executor's"
-        )
-    slots = move.handles & SLOT_MASK
+    named = seqs.named(move.handles, row)
+    if named.stale:
+        raise InvalidMessage("reorder.handles", named.stale[0], "every beam must be alive and this executor's")
+    slots = named.slots
     for name in ("prompt", "count", "launched", "computed", "family"):
         values = state.columns[f"slot.{name}"].flat[slots]
         if (values != values[0]).any():

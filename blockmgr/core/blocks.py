@@ -1,55 +1,24 @@
 """Blocks of both tiers: their references, what they hold, and their way from free to cached and back.
 
-One numbering covers both tiers (device first, host behind it). Every change of a block's state happens here.
+One numbering covers both tiers (device first, host behind it). Every change of a block's state happens here, or, where
+it becomes full, in ``filling``.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from blockmgr.core.clock import Clock
-from blockmgr.core.columns import Array, Columns, Indexes
+from blockmgr.core.columns import Columns, Indexes
 from blockmgr.core.errors import PoolExhausted
 from blockmgr.core.events import Event, EventKind, EventLog
 from blockmgr.core.fences import Fences
-from blockmgr.core.prefix import NO_HASH, PrefixIndex
+from blockmgr.core.prefix import PrefixIndex
 from blockmgr.core.reuse import Reuse
 from blockmgr.core.states import BlockState
 
 # Plain names: looking a member up in its enum costs more than most of what is done here.
-FREE, NULL, OWNED, FILLING, SEALED, CACHED, FENCED, ABSENT, TARGET = BlockState
-
-
-def keys_array(keys: Sequence[bytes]) -> np.ndarray:
-    """Hashes as the elements of a ``V16`` column."""
-    return np.frombuffer(b"".join(keys), dtype="V16")
-
-
-@dataclass(slots=True)
-class FullBlocks:
-    """Blocks that are full, in parallel: what each is hashed to, the hash before it, its tokens, and whether to index it."""
-
-    blocks: Indexes
-    keys: list[bytes]
-    parents: list[bytes]
-    tokens: Array
-    """``[blocks, tokens_per_block]``."""
-    stored: list[bool]
-
-    def only(self, wanted: np.ndarray) -> "FullBlocks":
-        """Those that ``wanted`` marks."""
-        if wanted.all():
-            return self
-        keep = np.flatnonzero(wanted).tolist()
-        return FullBlocks(
-            blocks=self.blocks[keep],
-            keys=[self.keys[k] for k in keep],
-            parents=[self.parents[k] for k in keep],
-            tokens=self.tokens[keep],
-            stored=[self.stored[k] for k in keep],
-        )
+FREE, NULL, OWNED, FILLING, SEALED, CACHED, FENCED, ABSENT, TARGET = map(int, BlockState)
 
 
 class Blocks:
@@ -59,7 +28,7 @@ class Blocks:
         self.geometry = columns.geometry
         self.columns = columns
         self._clock = clock
-        self._events = events
+        self.events = events
         self.state, self.refs, self.generation = (columns[f"block.{n}"] for n in ("state", "refs", "generation"))
         self.hash, self.parent, self.tokens = (columns[f"block.{n}"] for n in ("hash", "parent", "tokens"))
         self.filler, self.step, self.used = (columns[f"block.{n}"] for n in ("filler", "step", "used"))
@@ -85,22 +54,22 @@ class Blocks:
 
     # -- handing out -------------------------------------------------------------------------------------------------
 
-    def take(self, count: int, host: bool = False, state: BlockState = OWNED) -> Indexes:
+    def take(self, count: int, host: bool = False, state: int = OWNED) -> Indexes:
         """Hand out ``count`` blocks, OWNED with one reference or TARGET with none. All or nothing: ``PoolExhausted``."""
         tier = self.reuse[host]
         if tier.available < count:
             raise PoolExhausted(count, tier.available, "host" if host else "device")
         free, evicted = tier.take(count)
         if evicted:
-            self._forget(evicted)
-            self._events.add(Event(EventKind.EVICTED, blocks=evicted))
+            self.forget(evicted)
+            self.events.add(Event(EventKind.EVICTED, blocks=evicted))
         blocks = np.array(free + evicted, dtype=np.int64)
         self.state.scatter(blocks, state)
         self.refs.scatter(blocks, int(state == OWNED))
         self.generation.scatter(blocks, self.generation.flat[blocks] + 1)
         return blocks
 
-    def _forget(self, blocks: list[int]) -> None:
+    def forget(self, blocks: list[int]) -> None:
         """Take blocks out of the index, before anyone can be given them."""
         for block in blocks:
             if self.indexed.get(block):
@@ -139,17 +108,18 @@ class Blocks:
             self.state.scatter(cached, CACHED)
         if len(freed):
             self.state.scatter(freed, FENCED)
-        self._note_given_up(cached, freed)
+        self.note_given_up(cached, freed)
         number = self.fences.close(blocks)
         if number:
             self.fence.scatter(blocks, number)
         else:
             self.settle(blocks)
 
-    def _note_given_up(self, cached: Indexes, freed: Indexes) -> None:
+    def note_given_up(self, cached: Indexes, freed: Indexes) -> None:
+        """Say which blocks lost their last reference, and whether their content is kept."""
         for kind, blocks in ((EventKind.CACHED, cached), (EventKind.FREED, freed)):
             if len(blocks):
-                self._events.add(Event(kind, blocks=blocks.tolist()))
+                self.events.add(Event(kind, blocks=blocks.tolist()))
 
     def settle(self, blocks: Indexes) -> None:
         """Blocks whose fence is open become free or may be evicted, unless something holds or refers to them."""
@@ -210,63 +180,16 @@ class Blocks:
 
     # -- what they hold ----------------------------------------------------------------------------------------------
 
-    def fill(self, groups: list[FullBlocks], row: int, step: int) -> None:
-        """Full blocks with known tokens become FILLING by ``step`` of executor ``row``.
-
-        What may be stored is indexed, unless another block of its tier is under that hash.
-        """
-        groups = [group for group in groups if len(group.blocks)]
-        if not groups:
-            return
-        blocks = np.concatenate([group.blocks for group in groups])
-        self.hash.scatter(blocks, keys_array([key for group in groups for key in group.keys]))
-        self.parent.scatter(blocks, keys_array([key for group in groups for key in group.parents]))
-        places = blocks[:, None] * self.tokens.stride + np.arange(self.geometry.tokens_per_block)
-        self.tokens.scatter(places.ravel(), np.concatenate([group.tokens.ravel() for group in groups]))
-        self.filler.scatter(blocks, row)
-        self.step.scatter(blocks, step)
-        self.state.scatter(blocks, FILLING)
-        self.filling.setdefault(row, {}).update(dict.fromkeys(blocks.tolist(), step))
-        for group in groups:
-            for block, key, stored in zip(group.blocks.tolist(), group.keys, group.stored, strict=True):
-                if stored:
-                    self._index(block, key)
-                    self.index.expected.pop(key, None)
-
-    def _index(self, block: int, key: bytes) -> None:
-        """Make a block the one that a hash finds in its tier, if there is none yet."""
-        tier = self.index.tier(self.geometry.is_host(block))
-        if key not in tier:
-            tier[key] = block
-            self.indexed.put(block, 1)
-
-    def seal(self, blocks: Indexes) -> None:
-        """FILLING blocks whose step has completed become SEALED, or CACHED (or freed) where no reference is left."""
-        for block in blocks.tolist():
-            del self.filling[self.filler.get(block)][block]
-        self.state.scatter(blocks, SEALED)
-        self._events.add(Event(EventKind.SEALED, blocks=blocks.tolist()))
-        gone = blocks[self.refs.flat[blocks] == 0]
-        if len(gone):
-            keep = self.indexed.flat[gone] == 1
-            self.state.scatter(gone, np.where(keep, CACHED, FENCED))
-            self._note_given_up(gone[keep], gone[~keep])
-            self.settle(gone)
-
-    def seal_through(self, row: int, step: int) -> None:
-        """Seal what executor ``row`` filled in steps up to ``step``."""
-        done = [block for block, by in self.filling.get(row, {}).items() if by <= step]
-        if done:
-            self.seal(np.array(done, dtype=np.int64))
-
-    def unfill(self, blocks: list[int]) -> None:
-        """Steps that were to fill these blocks failed: they are not indexed, and OWNED again or freed."""
-        self._forget(blocks)
-        for block in blocks:
-            del self.filling[self.filler.get(block)][block]
-            self.hash.put(block, np.void(NO_HASH))
-            self.state.put(block, OWNED if self.refs.get(block) else FENCED)
-        self.settle(np.array(blocks, dtype=np.int64))
+    def enter(self, blocks: list[tuple[int, bytes]]) -> None:
+        """Make each block the one that its hash finds in its tier, if there is none yet."""
+        entered, host_base = [], self.geometry.host_base
+        for block, key in blocks:
+            tier = self.index.tier(block >= host_base)
+            if key not in tier:
+                tier[key] = block
+                entered.append(block)
+        if entered:
+            self.indexed.scatter(np.array(entered, dtype=np.int64), 1)
 
     def inherit(self, source: int, destination: int, move: bool = False) -> None:
         """A copy is done: the destination holds what the source holds.
@@ -280,21 +203,21 @@ class Blocks:
             return
         key, indexed = self.hash.key(source), self.indexed.get(source)
         if move:
-            self._forget([source])
+            self.forget([source])
         self.hash.put(destination, np.void(key))
         self.parent.put(destination, np.void(self.parent.key(source)))
         self.tokens.write(destination, 0, self.tokens.row(source).copy())
         if indexed:
-            self._index(destination, key)
+            self.enter([(destination, key)])
 
     def evict(self, blocks: list[int]) -> list[int]:
         """Free those of ``blocks`` that are cached and not held or fenced. Returns them."""
         gone = [block for block in blocks if self.tier_of(block).withdraw(block)]
         if gone:
-            self._forget(gone)
+            self.forget(gone)
             array = np.array(gone, dtype=np.int64)
             self.state.scatter(array, FENCED)
-            self._events.add(Event(EventKind.EVICTED, blocks=gone))
+            self.events.add(Event(EventKind.EVICTED, blocks=gone))
             self.settle(array)
         return gone
 
@@ -304,20 +227,20 @@ class Blocks:
         No sequence may live.
         """
         cached = np.flatnonzero(self.state.flat == CACHED).tolist()
-        self._forget([*cached, *np.flatnonzero(self.state.flat == FILLING).tolist()])
+        self.forget([*cached, *np.flatnonzero(self.state.flat == FILLING).tolist()])
         for block in cached:
             self.tier_of(block).withdraw(block)
         if cached:
             array = np.array(cached, dtype=np.int64)
             self.state.scatter(array, FENCED)
             self.settle(array)
-            self._events.add(Event(EventKind.FLUSHED, blocks=cached))
+            self.events.add(Event(EventKind.FLUSHED, blocks=cached))
 
     def retire(self, free: list[int], cached: list[int]) -> None:
         """Blocks that the policy has let go of for good become ABSENT."""
-        self._forget(cached)
+        self.forget(cached)
         if cached:
-            self._events.add(Event(EventKind.EVICTED, blocks=cached))
+            self.events.add(Event(EventKind.EVICTED, blocks=cached))
         self.state.scatter(np.array(free + cached, dtype=np.int64), ABSENT)
 
     # -- lookup ------------------------------------------------------------------------------------------------------

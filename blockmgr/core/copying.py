@@ -50,7 +50,7 @@ def _switch_entry(state: PoolState, slot: int, index: int, destination: int, kin
     blocks.unreference(one(source))
     state.tickets.close(destination, slot)
     if kind in (TicketKind.SWAP_OUT, TicketKind.SWAP_IN) and slot not in state.tickets.of_slot:
-        seqs.residency.put(slot, Residency.HOST if kind == TicketKind.SWAP_OUT else Residency.DEVICE)
+        seqs.reside(slot, Residency.HOST if kind == TicketKind.SWAP_OUT else Residency.DEVICE)
     state.note(EventKind.COPY_DONE, slot, [source, destination], kind.name.lower())
 
 

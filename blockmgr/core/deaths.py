@@ -5,6 +5,7 @@ to what completed steps have written, and its sequences wait, whole, to be adopt
 """
 
 from blockmgr.core.events import Event, EventKind
+from blockmgr.core.filling import unfill
 from blockmgr.core.messages import Adopted
 from blockmgr.core.release import cut, finish
 from blockmgr.core.state import PoolState
@@ -62,9 +63,7 @@ def _keep_last_token_to_feed(state: PoolState, row: int) -> None:
 
 def void_unfinished(state: PoolState, row: int) -> list[int]:
     """Cut every table of an executor to what is computed. Returns its slots."""
-    filling = state.blocks.filling.get(row)
-    if filling:
-        state.blocks.unfill(list(filling))
+    unfill(state.blocks, row)
     slots = sorted(state.sequences.by_owner.get(row, set()))
     for slot in slots:
         cut(state, slot)
@@ -78,7 +77,7 @@ def _settle_residency(state: PoolState, slot: int) -> None:
     if slot in state.tickets.of_slot:
         return
     away = (seqs.entries(slot) >= state.geometry.host_base).any()
-    seqs.residency.put(slot, Residency.HOST if away else Residency.DEVICE)
+    seqs.reside(slot, Residency.HOST if away else Residency.DEVICE)
 
 
 def _orphan(state: PoolState, slot: int, blame: bool) -> None:
@@ -100,6 +99,22 @@ def forget_if_empty(state: PoolState, row: int) -> None:
     """A dead registration that owns nothing any more leaves its row."""
     if state.executors.state.get(row) == ExecutorState.DEAD and not state.sequences.by_owner.get(row):
         state.executors.vacate(row)
+
+
+def gather(state: PoolState) -> None:
+    """Of the dead registrations under one name let only the last keep its row, with the sequences of all of them.
+
+    Their handles stay: nobody speaks for a dead registration, so no two can be confused.
+    """
+    executors, seqs = state.executors, state.sequences
+    dead = [row for row in executors.rows() if executors.state.get(row) == ExecutorState.DEAD]
+    last: dict[bytes, int] = {}
+    for row in sorted(dead, key=executors.epoch.get, reverse=True):
+        keeper = last.setdefault(executors.name.key(row), row)
+        if keeper != row:
+            for slot in seqs.by_owner.pop(row, set()):
+                seqs.own(slot, keeper, executors.epoch.get(keeper))
+            executors.vacate(row)
 
 
 def adopt(state: PoolState, heir: int, dead: list[int]) -> list[Adopted]:

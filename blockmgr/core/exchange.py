@@ -4,20 +4,27 @@ import numpy as np
 
 from blockmgr.core.admission import admit, look_again
 from blockmgr.core.beams import reorder
+from blockmgr.core.columns import Indexes
 from blockmgr.core.copying import copy_done, demote
 from blockmgr.core.deaths import void_unfinished
 from blockmgr.core.events import Event, EventKind
+from blockmgr.core.filling import seal_through
 from blockmgr.core.forking import fork
 from blockmgr.core.form import check_form
 from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.growth import look_ahead, reserve
+from blockmgr.core.handles import Named
 from blockmgr.core.messages import NONE, Admission, Admitted, LookedAgain, Message, Reply, TableUpdate
+from blockmgr.core.publishing import publish, seal_computed
 from blockmgr.core.release import finish
-from blockmgr.core.reports import publish, take_appends, take_progress, take_steps
+from blockmgr.core.reports import take_appends, take_progress, take_steps
 from blockmgr.core.resizing import move_below
 from blockmgr.core.state import PoolState
 from blockmgr.core.states import ExecutorState, Refusal
 from blockmgr.core.swapping import swap_in, swap_out
+
+STARTING = int(ExecutorState.STARTING)
+"""A plain number: looking a member up in its enum costs more than comparing it."""
 
 
 def handle_message(state: PoolState, row: int, message: Message) -> Reply:
@@ -39,7 +46,7 @@ def handle_message(state: PoolState, row: int, message: Message) -> Reply:
 
 def _take_reports(state: PoolState, row: int, message: Message, reply: Reply) -> None:
     """What has happened: steps, tokens, copies; then the blocks that are full by all of it."""
-    if state.executors.state.get(row) == ExecutorState.STARTING:
+    if state.executors.state.get(row) == STARTING:
         state.executors.state.put(row, ExecutorState.LIVE)
         state.events.add(Event(EventKind.EXECUTOR_LIVE, executor=state.executors.name_of(row)))
     take_steps(state, row, message)
@@ -49,14 +56,24 @@ def _take_reports(state: PoolState, row: int, message: Message, reply: Reply) ->
     copied = [slot for ticket in tickets if (slot := state.tickets.slot_of(ticket)) >= 0]
     for ticket in tickets:
         copy_done(state, ticket)
-    publish(state, row, np.unique(np.concatenate((moved, appended, np.array(copied, dtype=np.int64)))))
+    concerned = _each_once(moved, appended, copied)
+    publish(state, row, concerned)
+    if not message.failed:
+        seal_through(state.blocks, row, state.executors.completed.get(row))
+    seal_computed(state, row, concerned)
     if message.failed:
         for slot in void_unfinished(state, row):
             handle, left = state.sequences.handle(slot), state.sequences.blocks.get(slot)
             reply.tables.append(TableUpdate(handle, left, NONE))
             reply.looked_again.append(LookedAgain(handle, state.sequences.launched.get(slot)))
-    else:
-        state.blocks.seal_through(row, state.executors.completed.get(row))
+
+
+def _each_once(moved: Named | None, appended: Named | None, copied: list[int]) -> Indexes:
+    """Every slot of these once. A step moves and appends to the same ones, so mostly there is nothing to merge."""
+    named = [one for one in (moved, appended) if one is not None]
+    if not copied and named and named[0].once and named[-1] is named[0]:
+        return named[0].slots
+    return np.unique(np.concatenate((*(one.slots for one in named), np.array(copied, dtype=np.int64))))
 
 
 def _take_forks(state: PoolState, row: int, message: Message, reply: Reply) -> None:
@@ -67,11 +84,9 @@ def _take_forks(state: PoolState, row: int, message: Message, reply: Reply) -> N
 
 def _take_endings(state: PoolState, row: int, message: Message, reply: Reply) -> None:
     """What ends, and what goes to the other tier: both give blocks back before any are asked for."""
-    mine = state.sequences.owned(message.finished.handles, row).tolist()
-    handles = message.finished.handles.tolist()
-    for handle, is_mine, reason in zip(handles, mine, message.finished.reasons, strict=True):
-        # Named twice in one message, the second no longer owns.
-        if is_mine and state.sequences.handle(handle & SLOT_MASK) == handle:
+    for handle, reason in zip(message.finished.handles.tolist(), message.finished.reasons, strict=True):
+        # Named twice in one message, the second time it is nobody's any more.
+        if state.sequences.is_owned(handle, row):
             finish(state, handle & SLOT_MASK, reason)
         else:
             reply.stale.append(handle)
@@ -84,7 +99,7 @@ def _take_endings(state: PoolState, row: int, message: Message, reply: Reply) ->
 def _give(state: PoolState, row: int, message: Message, reply: Reply) -> None:
     """What is asked for: running sequences first, then those that come back, then new ones; look-ahead from the rest."""
     for handle in message.look_again.tolist():
-        if state.sequences.owned(np.array([handle], dtype=np.int64), row)[0]:
+        if state.sequences.is_owned(handle, row):
             reply.looked_again.append(look_again(state, row, handle & SLOT_MASK, reply.tables))
         else:
             reply.stale.append(handle)

@@ -18,7 +18,7 @@ from blockmgr.core.states import Refusal, Residency, SequenceState
 def fork(state: PoolState, row: int, request: Fork, tables: list[TableUpdate]) -> Forked:
     """Make children of a sequence: all of them, or none and the reason."""
     seqs = state.sequences
-    if not seqs.owned(np.array([request.parent], dtype=np.int64), row)[0]:
+    if not seqs.is_owned(request.parent, row):
         return Forked(request.parent, refusal=Refusal.STALE_HANDLE)
     parent = request.parent & SLOT_MASK
     done = _forked_before(state, row, request, tables)

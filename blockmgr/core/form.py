@@ -2,6 +2,8 @@
 
 from collections.abc import Sized
 
+import numpy as np
+
 from blockmgr.core.columns import Array
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.messages import Appends, Ints, Message
@@ -50,8 +52,6 @@ def _check_appends(appends: Appends) -> None:
 
 
 def _within_range(field: str, ids: Array) -> None:
-    if not len(ids):
-        return
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high > MAX_TOKEN:
-        raise InvalidMessage(field, low if low < 0 else high, f"token ids must lie in 0..{MAX_TOKEN}")
+    wrong = (ids < 0) | (ids > MAX_TOKEN)
+    if np.count_nonzero(wrong):
+        raise InvalidMessage(field, int(ids[wrong][0]), f"token ids must lie in 0..{MAX_TOKEN}")

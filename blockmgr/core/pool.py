@@ -132,8 +132,13 @@ class Pool:
         return data
 
     def register(self, name: str, instance: bytes, pids: list[int]) -> int:
-        """Register an executor; returns its epoch. See ``Executors.register`` for errors."""
+        """Register an executor; returns its epoch. See ``Executors.register`` for errors.
+
+        Where every row is taken, one that keeps crashing has left many behind: those are made one.
+        """
         with self.transaction() as state:
+            if len(state.executors.rows()) == state.executors.state.spec.rows:
+                deaths.gather(state)
             rows = set(state.executors.rows())
             row = state.executors.register(name, instance, pids, state.clock.now())
             if row not in rows:

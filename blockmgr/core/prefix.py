@@ -28,6 +28,17 @@ def block_hash(parent: bytes, tokens: NDArray[np.int32]) -> bytes:
     return blake2b(parent + tokens.tobytes(), digest_size=HASH_BYTES).digest()
 
 
+def hash_each(parents: bytes, tokens: NDArray[np.int32]) -> list[bytes]:
+    """Hashes of full blocks that follow one parent each: ``parents`` one behind the other, tokens ``[blocks, in a block]``."""
+    data, step = np.ascontiguousarray(tokens, dtype="<i4").tobytes(), 4 * tokens.shape[1]
+    return [
+        blake2b(
+            parents[HASH_BYTES * n : HASH_BYTES * (n + 1)] + data[step * n : step * (n + 1)], digest_size=HASH_BYTES
+        ).digest()
+        for n in range(len(tokens))
+    ]
+
+
 def chain_of(root: bytes, tokens: NDArray[np.int32], tokens_per_block: int) -> list[bytes]:
     """Hashes of every full block of ``tokens``, in order."""
     data = np.ascontiguousarray(tokens, dtype="<i4").tobytes()

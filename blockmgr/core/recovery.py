@@ -15,7 +15,7 @@ from blockmgr.core.prefix import chain_of
 from blockmgr.core.resizing import in_use_beyond
 from blockmgr.core.sequences import NOBODY
 from blockmgr.core.state import PoolState
-from blockmgr.core.states import BlockState, ExecutorState, SequenceState
+from blockmgr.core.states import BlockState, ExecutorState, Residency, SequenceState
 
 
 def rebuild(state: PoolState, pins: Pins, unheard: set[int] | None = None) -> None:
@@ -55,6 +55,8 @@ def _rebuild_slots(state: PoolState) -> None:
         if any(caller):
             seqs.by_caller[caller] = slot
         seqs.by_owner.setdefault(seqs.owner.get(slot), set()).add(slot)
+        if seqs.residency.get(slot) != Residency.DEVICE:
+            seqs.away.add(slot)
         if seqs.cancel.get(slot) or seqs.final.get(slot) >= 0:
             state.wishes.setdefault(seqs.owner.get(slot), set()).add(seqs.handle(slot))
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from blockmgr.core.columns import Column, Columns, Indexes
 from blockmgr.core.errors import NotFound
-from blockmgr.core.geometry import SLOT_BITS, SLOT_MASK, handle_of, slot_of
+from blockmgr.core.geometry import SLOT_BITS, handle_of, slot_of
+from blockmgr.core.handles import Handles, Named
 from blockmgr.core.states import Residency, SequenceState
 
 WIDE = ("tokens", "logprobs", "table", "request")
@@ -84,10 +85,14 @@ class Sequences:
         for name in ("tenancy", *WIDE, *PLAIN):
             setattr(self, name, columns[f"slot.{name}"])
         self.slots = columns.geometry.max_sequences
+        self._handles = Handles(self.tenancy, self.owner, self.table, self.tokens)
         self.reset()
 
     def reset(self) -> None:
         """Forget everything derived; ``recovery`` fills it anew."""
+        self._handles.forget()
+        self.away: set[int] = set()
+        """Slots whose blocks are not all on the device."""
         self.free = list(range(self.slots))
         self.by_uuid: dict[bytes, int] = {}
         self.by_caller: dict[bytes, int] = {}
@@ -118,13 +123,13 @@ class Sequences:
     def _is_live(self, slot: int, handle: int) -> bool:
         return self.state.get(slot) != SequenceState.FREE and self.tenancy.get(slot) == handle >> SLOT_BITS
 
-    def owned(self, handles: Indexes, row: int) -> np.ndarray:
-        """Which of ``handles`` name live sequences of executor ``row``, who may speak.
+    def named(self, handles: Indexes, row: int) -> Named:
+        """What a list of handles names, as executor ``row`` may speak of it."""
+        return self._handles.named(handles, row)
 
-        Slots of a living executor are LIVE, and a free slot has no owner; so the state need not be asked.
-        """
-        slots = np.minimum(handles & SLOT_MASK, self.slots - 1)
-        return (self.tenancy.flat[slots] << SLOT_BITS | slots == handles) & (self.owner.flat[slots] == row)
+    def is_owned(self, handle: int, row: int) -> bool:
+        """Whether a handle names a live sequence of executor ``row``."""
+        return self._handles.is_named(handle, row)
 
     def live(self) -> Iterator[int]:
         """Slots in use, lowest first."""
@@ -135,6 +140,7 @@ class Sequences:
     def occupy(self, uuid: bytes, caller: bytes) -> int:
         """Take the lowest free slot. The caller checked that there is one."""
         slot = heapq.heappop(self.free)
+        self._handles.forget()
         if not self.tenancy.get(slot):
             # A fresh ledger is all zeros, and the handle 0 means "none" everywhere.
             self.tenancy.put(slot, 1)
@@ -147,6 +153,7 @@ class Sequences:
 
     def own(self, slot: int, row: int, epoch: int) -> None:
         """Give the slot to an executor."""
+        self._handles.forget()
         self.owner.put(slot, row)
         self.epoch.put(slot, epoch)
         self.by_owner.setdefault(row, set()).add(slot)
@@ -160,6 +167,7 @@ class Sequences:
     def leave(self, slot: int) -> None:
         """Free the slot. Its tenancy rises first of all, so that nobody takes the next tenant's tokens for this one's."""
         self.tenancy.put(slot, self.tenancy.get(slot) + 1)
+        self._handles.forget()
         self.by_uuid.pop(self.uuid.key(slot), None)
         caller = self.caller.key(slot)
         if self.by_caller.get(caller) == slot:
@@ -173,9 +181,17 @@ class Sequences:
         for name in ("count", "blocks", "launched", "computed", "published", "prompt", "request_length", "cancel"):
             self.columns[f"slot.{name}"].put(slot, 0)
         self.owner.put(slot, NOBODY)
-        self.residency.put(slot, Residency.DEVICE)
+        self.reside(slot, Residency.DEVICE)
         self.state.put(slot, SequenceState.FREE)
         self.emptied.append(slot)
+
+    def reside(self, slot: int, where: Residency) -> None:
+        """Note in which tier a sequence's blocks are."""
+        self.residency.put(slot, where)
+        if where == Residency.DEVICE:
+            self.away.discard(slot)
+        else:
+            self.away.add(slot)
 
     def emptied_rows(self) -> list[int]:
         """The transaction is committed: the slots it released may be used again, and their memory goes back."""

@@ -72,9 +72,9 @@ class PoolState:
         """Note an event about each of many sequences of one executor."""
         seqs = self.sequences
         executor = self.executors.name_of(seqs.owner.get(int(slots[0])))
-        uuids, counts = seqs.uuid.flat[slots], seqs.count.flat[slots].tolist()
+        uuids, counts = seqs.uuid.flat[slots].tolist(), seqs.count.flat[slots].tolist()
         for handle, uuid, count, named in zip(handles, uuids, counts, blocks, strict=True):
-            self.events.add(Event(kind, handle, uuid.tobytes(), executor, named, count))
+            self.events.add(Event(kind, handle, uuid, executor, named, count))
 
 
 def one(block: int) -> np.ndarray:

@@ -4,8 +4,6 @@ A block whose content the other tier has already is not copied: the table just n
 its copies are done; whatever dies in between, the table names the truth.
 """
 
-import numpy as np
-
 from blockmgr.core.admission import visible
 from blockmgr.core.copying import order_copy
 from blockmgr.core.events import EventKind
@@ -42,7 +40,7 @@ def swap_out(state: PoolState, row: int, handle: int) -> Swapped | None:
         seqs.blocks.put(slot, keep)
         state.blocks.unreference(entries[keep:])
     _go(state, row, slot, here, TicketKind.SWAP_OUT)
-    seqs.residency.put(slot, Residency.LEAVING if copies else Residency.HOST)
+    seqs.reside(slot, Residency.LEAVING if copies else Residency.HOST)
     return None
 
 
@@ -62,13 +60,13 @@ def swap_in(state: PoolState, row: int, handle: int, tables: list[TableUpdate]) 
         return Swapped(handle, Refusal.POOL_EXHAUSTED, needed=needed, available=spare)
     state.note(EventKind.SWAPPING_IN, slot, [block for _, block in away])
     _go(state, row, slot, away, TicketKind.SWAP_IN)
-    seqs.residency.put(slot, Residency.RETURNING if needed else Residency.DEVICE)
+    seqs.reside(slot, Residency.RETURNING if needed else Residency.DEVICE)
     tables.append(TableUpdate(handle, 0, visible(state, seqs.entries(slot))))
     return None
 
 
 def _may_swap(state: PoolState, row: int, handle: int, allowed: set[Residency]) -> tuple[int, Swapped | None]:
-    if not state.sequences.owned(np.array([handle], dtype=np.int64), row)[0]:
+    if not state.sequences.is_owned(handle, row):
         return -1, Swapped(handle, Refusal.STALE_HANDLE)
     slot = handle & SLOT_MASK
     if slot in state.tickets.of_slot or state.sequences.residency.get(slot) not in allowed:
