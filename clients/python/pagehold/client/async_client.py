@@ -22,8 +22,8 @@ Answer = TypeVar("Answer")
 class AsyncCompletionStream(StreamSoFar):
     """The events of a generation. Iterate over it, in an ``async with``, whose end hangs up.
 
-    What breaks on the way is mended: every event comes once, in order. Iterating raises ``PageholdError``. A task that is
-    cancelled while it waits for an event, as by a time limit around it, hangs up.
+    What breaks on the way is mended: every event comes once, in order. Iterating raises ``PageholdError``. A task
+    that is cancelled while it waits for an event, as by a time limit around it, hangs up.
     """
 
     def __init__(self, channels: Channels, generation: Generation) -> None:
@@ -52,7 +52,7 @@ class AsyncCompletionStream(StreamSoFar):
         """Read to the end; the whole generation. Raises ``PageholdError``."""
         async for _ in self:
             pass
-        return self._generation.transcript.completion()
+        return self._whole()
 
     async def cancel(self) -> None:
         """End the generation, detached or not; iterating raises ``Cancelled`` from now on, in any task.

@@ -9,7 +9,7 @@ import grpc
 from pagehold.client.decoding import load_of, model_of, request_of, server_of
 from pagehold.client.descriptions import Load, Model, RenderedPrompt, RequestsInFlight, RequestSummary, ServerInfo
 from pagehold.client.effects import Invoke, Pause, Procedure
-from pagehold.client.errors import Overloaded, PageholdError, Unavailable
+from pagehold.client.errors import BadStream, GenerationLost, Overloaded, PageholdError, Unavailable
 from pagehold.client.parameters import prompt_of
 from pagehold.client.persistence import BackOff, Deadline, Persistence
 from pagehold.inference.v1 import requests_pb2, server_pb2, tokens_pb2
@@ -31,6 +31,8 @@ class Call(Generic[Answer]):
 
 def is_break(failure: PageholdError) -> bool:
     """Whether a failure is a broken connection's or a missing server's, and not the server's word on the call."""
+    if isinstance(failure, GenerationLost | BadStream):
+        return False
     return isinstance(failure, Unavailable) or (not failure.reason and failure.code in _BREAKS)
 
 

@@ -51,7 +51,7 @@ class CompletionStream(StreamSoFar):
         """Read to the end; the whole generation. Raises ``PageholdError``."""
         for _ in self:
             pass
-        return self._generation.transcript.completion()
+        return self._whole()
 
     def cancel(self) -> None:
         """End the generation, detached or not; iterating raises ``Cancelled`` from now on, in any thread.

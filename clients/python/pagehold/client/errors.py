@@ -41,7 +41,8 @@ class PageholdError(Exception):
 
     def __init__(self, text: str, code: grpc.StatusCode, details: Details | None = None) -> None:
         details = details or Details()
-        super().__init__(text)
+        unsaid = [f"{name}: {'; '.join(said)}" for name, said in details.violations.items() if name not in text]
+        super().__init__(f"{text}: {'; '.join(unsaid)}" if unsaid else text)
         self.code = code
         self.reason = details.reason
         self.metadata = dict(details.metadata)
@@ -180,8 +181,7 @@ def _make(code: grpc.StatusCode, text: str, details: Details) -> PageholdError:
     kind = _OF_REASON.get(details.reason) or _OF_CODE.get(code, PageholdError)
     if not details.reason and code == grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in text:
         kind = InvalidRequest  # it will never be taken, however often it is tried
-    unsaid = [f"{name}: {'; '.join(said)}" for name, said in details.violations.items() if name not in text]
-    return kind(": ".join(part for part in (text or code.name, "; ".join(unsaid)) if part), code, details)
+    return kind(text or code.name, code, details)
 
 
 def _details_of(error: Any) -> Details:
@@ -219,7 +219,6 @@ def _violations_of(detail: Any) -> dict[str, tuple[str, ...]]:
 def _pushback_of(error: Any) -> float | None:
     """Seconds of the trailer that says when to try again; None where there is none, or it forbids trying."""
     for key, value in error.trailing_metadata() or ():
-        text = value.decode() if isinstance(value, bytes) else str(value)
-        if key == PUSHBACK and text.isdecimal():
-            return int(text) / 1000
+        if key == PUSHBACK and str(value).isdecimal():
+            return int(value) / 1000
     return None

@@ -66,6 +66,7 @@ class Generation:
         self._retry_overload = retry_overload
         self._back_off = BackOff(persistence)
         self._attaching = not self.new
+        self._failed = False
         self._deliveries = 0
         self._arrived = persistence.clock()
         self._started: float | None = None
@@ -82,8 +83,8 @@ class Generation:
 
     @property
     def ends_with_its_call(self) -> bool:
-        """Whether hanging up is sure to end it: no other call was ever made for it, and it is not detached."""
-        return self.new and self.attempts == 1 and not self._wanted.detached
+        """Whether hanging up is sure to end it: its first call is open, and it is not detached."""
+        return self.new and not self._failed and not self._wanted.detached
 
     # -- its way -----------------------------------------------------------------------------------------------------
 
@@ -104,16 +105,15 @@ class Generation:
 
     def recover(self, failure: PageholdError) -> Procedure[None]:
         """Wait until the next attempt. Raises what cannot be recovered from."""
-        yield Pause(self._pause_after(failure))
-        if self._deadline.passed:
-            # No call is open whose end would tell the server.
-            yield from self.abandon()
+        late = isinstance(failure, DeadlineExceeded) and self._deadline.seconds is not None
+        told = late and self.ends_with_its_call
+        self._failed = True
+        if not late:
+            yield Pause(self._pause_after(failure))
+        if late or self._deadline.passed:
+            if self.new and not told and not self._wanted.detached:
+                yield from end(self.key)
             raise self._too_late() from failure
-
-    def abandon(self) -> Procedure[None]:
-        """Tell a server, in one short attempt, that it is no longer wanted; one that is detached goes on."""
-        if not self._wanted.detached:
-            yield from end(self.key)
 
     def begin_attempt(self) -> None:
         """A call is made for it, whose events come from the first token on."""
@@ -153,8 +153,6 @@ class Generation:
         if self.transcript.deliveries > self._deliveries:
             self._deliveries = self.transcript.deliveries
             self._back_off.succeeded()
-        if isinstance(failure, DeadlineExceeded) and self._deadline.seconds is not None:
-            raise self._too_late() from failure
         if self.transcript.started is None:
             return self._pause_before_started(failure)
         return self._pause_once_started(failure)
@@ -164,8 +162,6 @@ class Generation:
             self._attaching = False  # it is known by name and not accepted: it may still be, or have been forgotten
         elif not self._attaching and self.attempts > 1 and isinstance(failure, AlreadyExists):
             self._attaching = True  # an earlier attempt arrived
-        elif isinstance(failure, GenerationLost | BadStream):
-            raise failure
         else:
             return pause_after(failure, self._back_off, self._deadline, overload=self._retry_overload)
         return self._pause_or_give_up(failure)
@@ -174,11 +170,10 @@ class Generation:
         self._attaching = True
         if isinstance(failure, NotFound):
             raise self._forgotten() from failure
-        # A status of nobody's, or a server too busy to replay: the generation goes on behind it.
-        passing = isinstance(failure, Overloaded | Cancelled | DeadlineExceeded) and (
-            not failure.reason or isinstance(failure, Overloaded)
-        )
-        if isinstance(failure, GenerationLost | BadStream) or not (passing or is_break(failure)):
+        # The generation goes on behind a server that is too busy to replay it, and behind an end of the call that is
+        # nobody's word on it.
+        nobodys = not failure.reason and isinstance(failure, Cancelled | DeadlineExceeded)
+        if not (nobodys or isinstance(failure, Overloaded) or is_break(failure)):
             raise failure
         return self._pause_or_give_up(failure)
 

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import grpc
+
 from pagehold.client.batch import Batch
 from pagehold.client.calls import Call, key_of, make
 from pagehold.client.channels import default_address
 from pagehold.client.effects import Procedure
-from pagehold.client.events import Started
+from pagehold.client.errors import Cancelled
+from pagehold.client.events import Completion, Started
 from pagehold.client.generation import Generation
 from pagehold.client.parameters import Request, generate_request
 from pagehold.client.persistence import Deadline, Persistence
@@ -39,6 +42,12 @@ class StreamSoFar:
     def reconnections(self) -> int:
         """How often the connection broke, or could not be made, so far."""
         return max(0, self._generation.attempts - 1)
+
+    def _whole(self) -> Completion:
+        """All of it. Raises ``Cancelled`` where the stream was closed before its end."""
+        if not self._ended:
+            raise Cancelled("the stream was closed before its end", grpc.StatusCode.CANCELLED)
+        return self._generation.transcript.completion()
 
     @property
     def _ended(self) -> bool:

@@ -1,0 +1,40 @@
+"""A scripted service, and both clients of it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.client.callers import CALLERS, Caller
+from tests.unit.client.scripted_service import ScriptedService, Served, serving
+
+
+@pytest.fixture
+def service() -> ScriptedService:
+    return ScriptedService()
+
+
+@pytest.fixture
+def served(service: ScriptedService) -> Iterator[Served]:
+    with serving(service) as one:
+        yield one
+
+
+@pytest.fixture(params=list(CALLERS))
+def connect(request: pytest.FixtureRequest, served: Served) -> Iterator[Callable[..., Caller]]:
+    """Makes clients, closed at the end; of the served address unless another is named."""
+    made: list[Caller] = []
+
+    def connected(address: str | None = None, **settings: Any) -> Caller:
+        one: Caller = CALLERS[request.param](address or served.address, **settings)
+        made.append(one)
+        return one
+
+    yield connected
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def caller(connect: Callable[..., Caller]) -> Caller:
+    return connect()

@@ -1,0 +1,167 @@
+"""Whatever breaks, and however the replays are cut, every token and every character is delivered once."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagehold.client.effects import Deliver, Open, Pause, Procedure, Read, Stepper
+from pagehold.client.errors import BadStream, PageholdError, Unavailable
+from pagehold.client.events import Delta, Event, Finished, Progress, Started
+from pagehold.client.generation import Generation
+from pagehold.client.persistence import Deadline, Persistence
+from pagehold.client.transcript import Transcript
+from pagehold.inference.v1 import generation_pb2
+from tests.unit.client.answers import Answer, Attempt, answers, attempts
+
+BROKEN = Unavailable("Socket closed", grpc.StatusCode.UNAVAILABLE)
+
+
+class Wire:
+    """Carries out a procedure without a server: its calls go as ``attempts`` say, and no time passes but in pauses."""
+
+    def __init__(self, answer: Answer, attempts: list[Attempt]) -> None:
+        self.now = 0.0
+        self.calls: list[Open] = []
+        self._answer = answer
+        self._attempts = iter(attempts)
+        self._attempt = Attempt()
+        self._stream: Iterator[generation_pb2.GenerationEvent] = iter(())
+
+    def generation(self, request: Any, seconds: float | None = None) -> Generation:
+        persistence = Persistence(5.0, 60.0, clock=lambda: self.now, draw=lambda: 1.0)
+        return Generation(request, persistence, Deadline(seconds, persistence))
+
+    def run(self, procedure: Procedure[None]) -> list[Event]:
+        stepper, delivered = Stepper(procedure), []
+        while (effect := stepper.step()) is not None:
+            if isinstance(effect, Deliver):
+                delivered.append(effect.event)
+                continue
+            try:
+                stepper.answer(self._perform(effect))
+            except PageholdError as error:
+                stepper.fail(error)
+        return delivered
+
+    def _perform(self, effect: Any) -> Any:
+        if isinstance(effect, Pause):
+            self.now += effect.seconds
+        elif isinstance(effect, Open):
+            self.calls.append(effect)
+            self._attempt = next(self._attempts)
+            from_token = effect.request.from_token if effect.method == "Attach" else 0
+            events = self._answer.events(self._attempt.cuts, from_token)
+            wanted = (one for one in events if self._attempt.with_progress or one.WhichOneof("content") != "progress")
+            self._stream = islice(wanted, self._attempt.breaks_after)
+        else:
+            assert isinstance(effect, Read)
+            return self._read()
+        return None
+
+    def _read(self) -> generation_pb2.GenerateResponse | None:
+        event = next(self._stream, None)
+        if event is not None:
+            return generation_pb2.GenerateResponse(event=event)
+        if self._attempt.breaks_after is not None:
+            raise BROKEN
+        return None
+
+
+def check_delivered(events: list[Event], answer: Answer, from_token: int = 0) -> None:
+    """The grammar of a stream, each token once and in its place, and all of the text."""
+    assert [type(one) for one in events if not isinstance(one, Progress | Delta)] == [Started, Finished]
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Finished)
+    kinds = [type(one) for one in events]
+    assert kinds == sorted(kinds, key=[Started, Progress, Delta, Finished].index)
+    computed = [one.computed_tokens for one in events if isinstance(one, Progress)]
+    assert computed == sorted(set(computed))
+    next_token = from_token
+    for delta in (one for one in events if isinstance(one, Delta)):
+        assert delta.first_token == next_token
+        assert delta.ids or delta.text
+        next_token += len(delta.ids)
+    assert [id_ for one in events if isinstance(one, Delta) for id_ in one.ids] == answer.ids[from_token:]
+    text = "".join(one.text for one in events if isinstance(one, Delta))
+    assert text == "".join(answer.pieces[from_token:])
+
+
+@given(answers(), attempts())
+def test_a_generation_is_delivered_once_wherever_its_calls_break(answer: Answer, attempts: list[Attempt]) -> None:
+    wire = Wire(answer, attempts)
+    generation = wire.generation(generation_pb2.GenerateRequest(request_id="mine"))
+    events = wire.run(generation.follow())
+    check_delivered(events, answer)
+    assert generation.transcript.text() == answer.text
+    assert list(generation.transcript.ids()) == answer.ids
+    assert generation.transcript.completion().text == answer.text
+
+
+@given(answers(), attempts(), st.data())
+def test_what_is_attached_to_from_a_token_on_is_delivered_once(
+    answer: Answer, attempts: list[Attempt], data: st.DataObject
+) -> None:
+    from_token = data.draw(st.integers(0, len(answer.pieces)))
+    wire = Wire(answer, attempts)
+    request = generation_pb2.AttachRequest(request_id="mine", from_token=from_token)
+    check_delivered(wire.run(wire.generation(request).follow()), answer, from_token)
+    assert all(call.request == request for call in wire.calls)
+
+
+@given(answers(), attempts())
+def test_nothing_runs_twice(answer: Answer, attempts: list[Attempt]) -> None:
+    wire = Wire(answer, attempts)
+    wire.run(wire.generation(generation_pb2.GenerateRequest(request_id="mine")).follow())
+    began = next(
+        place for place, attempt in enumerate(attempts) if attempt.breaks_after is None or attempt.breaks_after > 0
+    )
+    assert [call.method for call in wire.calls[: began + 1]] == ["Generate"] * (began + 1)
+    assert all(call.request.request_id == "mine" for call in wire.calls[: began + 1])
+    assert all(call.method == "Attach" and call.request.id == answer.id for call in wire.calls[began + 1 :])
+
+
+def test_a_break_behind_the_end_is_none() -> None:
+    answer = Answer()
+    wire = Wire(answer, [Attempt(breaks_after=5)])
+    check_delivered(wire.run(wire.generation(generation_pb2.GenerateRequest()).follow()), answer)
+
+
+def delta(first: int, ids: tuple[int, ...] = (), text: str = "") -> Delta:
+    return Delta(0, first, ids, text)
+
+
+@pytest.mark.parametrize(
+    ("replayed", "complaint"),
+    [
+        (delta(3, (4,)), "token 3 where 2 was next"),
+        (delta(0, (1, 9)), "other tokens from 0 on"),
+        (delta(0, (1,), "ax"), "other text from character 0 on"),
+    ],
+)
+def test_a_replay_that_differs_is_an_error(replayed: Delta, complaint: str) -> None:
+    transcript = Transcript()
+    transcript.add(delta(0, (1, 2), "abc"))
+    transcript.begin_attempt()
+    with pytest.raises(BadStream, match=complaint):
+        transcript.add(replayed)
+
+
+def test_an_end_that_counts_more_tokens_than_came_is_an_error() -> None:
+    generation = Wire(Answer(), []).generation(generation_pb2.GenerateRequest())
+    events = list(Answer(pieces=["a", "b"]).events())
+    generation.take(events[0])
+    generation.take(events[1])
+    with pytest.raises(BadStream, match="1 of 2 tokens"):
+        generation.take(events[-1])
+
+
+def test_an_answer_of_another_request_is_an_error() -> None:
+    generation = Wire(Answer(), []).generation(generation_pb2.GenerateRequest())
+    generation.take(Answer(name="a").started())
+    with pytest.raises(BadStream, match="instead of"):
+        generation.take(Answer(name="b").started())
