@@ -100,6 +100,23 @@ def test_more_executors_than_there_are_places_are_refused() -> None:
             assert third.epoch
 
 
+def test_an_executor_that_crashes_again_and_again_does_not_run_out_of_places_and_loses_nothing() -> None:
+    pool = spec(geometry={"max_executors": 4})
+    with running() as world, HandDriven(world.runtime_dir, "steady", pool) as steady:
+        handles = []
+        for _ in range(12):
+            with HandDriven(world.runtime_dir, "a", pool) as crashing:
+                handles.append(crashing.admit(10).handle)
+                crashing.kill()
+        assert len(world.registrations()) <= 4
+        with HandDriven(world.runtime_dir, "a", pool) as heir:
+            assert heir.registration.response.waiting_sequences == 12
+            assert {one.previous for one in heir.registration.adopt()} == set(handles)
+            wait_until(lambda: len(world.registrations()) == 2, "nothing is left of the dead")
+        assert steady.admit(10).handle
+        world.check_memory()
+
+
 def test_an_instance_whose_processes_were_not_handed_over_is_refused() -> None:
     with running() as world, connect(str(world.runtime_dir / "blockmgr.sock")) as channel:
         stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
