@@ -88,13 +88,17 @@ def test_pool_shows_states_use_and_hits(pagehold: Console, worker: Worker) -> No
 
 
 def test_pool_lists_the_pools_where_none_is_named(pagehold: Console, server: AdminServer) -> None:
-    assert "There is no pool yet" in pagehold("pool")
     server.worker(pool="alpha")
     server.worker(pool="beta")
     assert [line.split()[0] for line in pagehold("pool").splitlines()[1:3]] == ["alpha", "beta"]
     assert "pool       beta" in pagehold("pool", "beta")
     assert pagehold.json("pool", "--pool", "alpha")["stats"]["name"] == "alpha"
     assert [one["name"] for one in pagehold.json("pool")["pools"]] == ["alpha", "beta"]
+
+
+def test_without_a_pool_every_command_fails_alike(pagehold: Console) -> None:
+    for arguments in (["pool"], ["pool", "--json"], ["executors"], ["sequences"]):
+        assert pagehold(*arguments, code=1) == "there is no pool yet: the first executor that registers makes one\n"
 
 
 def test_executors_show_who_computes_how_far(pagehold: Console, worker: Worker) -> None:
@@ -450,3 +454,26 @@ def test_a_manager_that_does_not_answer_in_time_is_said_to(
 )
 def test_what_cannot_be_read_is_explained(pagehold: Console, worker: Worker, arguments: list[str], text: str) -> None:
     assert text in pagehold(*arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["pin", "--label", "x"], "--label means nothing without a block or --prompt"),
+        (["pin", "--ttl", "1h"], "--ttl means nothing without a block or --prompt"),
+        (["pin", "--prompt", "1,2", "--generation", "3"], "--generation means nothing without a block"),
+        (["pin", "1", "--salt", "x"], "--salt means nothing without --prompt"),
+        (["pin", "--adapter", "x"], "--adapter means nothing without --prompt"),
+        (["evict", "1", "--tier", "host"], "--tier means nothing without --count or --all"),
+        (["pool", "default", "--pool", "other"], "either default or --pool other, not both"),
+        (["blocks", "--filter", "tier=host", "--filter", "tier=device"], "tier is given already"),
+    ],
+)
+def test_no_option_is_passed_over(pagehold: Console, worker: Worker, arguments: list[str], text: str) -> None:
+    assert text in pagehold(*arguments, code=2)
+
+
+def test_several_pools_are_not_watched_under_no_name(pagehold: Console, server: AdminServer) -> None:
+    server.worker(pool="alpha")
+    server.worker(pool="beta")
+    assert "--every means nothing without the name of one of the pools" in pagehold("pool", "--every", "1", code=2)

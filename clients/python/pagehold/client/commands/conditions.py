@@ -20,6 +20,7 @@ async def block_filter(client: "AdminClient", conditions: list[str]) -> "BlockFi
     from pagehold.admin.v1.block_pb2 import BlockFilter
 
     wanted = BlockFilter()
+    seen: set[str] = set()
     for condition in conditions:
         match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|=)\s*(.*?)\s*", condition)
         if match is None:
@@ -27,6 +28,9 @@ async def block_filter(client: "AdminClient", conditions: list[str]) -> "BlockFi
         key, sign, value = match.groups()
         if sign != "=" and key != "refs":
             raise typer.BadParameter(f"{condition!r}: {sign} is for refs only")
+        if key in seen and key != "refs":
+            raise typer.BadParameter(f"{condition!r}: {key} is given already")
+        seen.add(key)
         if key == "sequence":
             wanted.handle = await _handle(client, value)
         else:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call
+from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call, refuse_without
 
 if TYPE_CHECKING:
     from pagehold.admin.v1 import evict_pb2
@@ -32,6 +32,8 @@ def evict(
 
     if sum((bool(blocks), count is not None, everything)) != 1:
         raise typer.BadParameter("name blocks, or give --count, or --all")
+    if blocks:
+        refuse_without("--count or --all", tier=tier)
     where, named = tier_of(tier), [block_of(text) for text in blocks or ()]
     if everything:
         flushed = call(lambda client: client.flush(tier=where, dry_run=dry_run), address, pool, timeout)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call
+from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call, fail, refuse_without
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,13 +23,18 @@ def pool(
 ) -> None:
     """Show what a pool holds and how well it is used.
 
-    Where there are several pools and none is named, they are listed.
+    Where there are several pools and none is named, they are listed. Exits with 1 where there is none.
     """
+    if name is not None and pool not in (None, name):
+        raise typer.BadParameter(f"either {name} or --pool {pool}, not both")
 
     async def work(client: "AdminClient") -> None:
         if client.pool is None:
             pools = await client.list_pools()
-            if len(pools.pools) != 1:
+            if not pools.pools:
+                fail("there is no pool yet: the first executor that registers makes one")
+            if len(pools.pools) > 1:
+                refuse_without("the name of one of the pools", every=every)
                 return _show_pools(pools, json)
             client.pool = pools.pools[0].name
         if every is None:
@@ -46,8 +51,6 @@ def _show_pools(answer: "pool_pb2.ListPoolsResponse", json: bool) -> None:
 
     if json:
         return print_json(answer)
-    if not answer.pools:
-        return typer.echo("There is no pool yet: the first executor that registers makes one.")
     names = ("pool", "device blocks", "available", "sequences", "executors", "revision")
     columns = [Column(name, right=place > 0) for place, name in enumerate(names)]
     rows = [

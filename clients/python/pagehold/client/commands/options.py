@@ -48,3 +48,14 @@ def fail(text: str) -> NoReturn:
     """Say what is wrong on standard error, and exit with code 1."""
     typer.echo(text, err=True)
     raise typer.Exit(1)
+
+
+def refuse_without(needed: str, **options: object) -> None:
+    """Refuse options that mean nothing without another: to pass over them would do something else than what was asked.
+
+    Raises:
+        typer.BadParameter: one of them was given (None: not given).
+    """
+    for name, value in options.items():
+        if value is not None:
+            raise typer.BadParameter(f"--{name} means nothing without {needed}")

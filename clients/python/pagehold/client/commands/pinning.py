@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call
+from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call, refuse_without
 
 if TYPE_CHECKING:
     from pagehold.admin.v1 import block_pb2, pin_pb2
@@ -21,7 +21,7 @@ def pin(
     generation: Annotated[
         int | None, typer.Option("--generation", min=0, help="Only if the block still has this generation.")
     ] = None,
-    ttl: Annotated[str, typer.Option("--ttl", help="How long: 90, 30m, 2h, 1d.")] = "1h",
+    ttl: Annotated[str | None, typer.Option("--ttl", help="How long: 90, 30m, 2h, 1d; an hour if not given.")] = None,
     label: Annotated[str | None, typer.Option("--label", help="What to call the pin.")] = None,
     address: Address = ADDRESS,
     pool: Pool = None,
@@ -35,11 +35,16 @@ def pin(
 
     if block is not None and prompt is not None:
         raise typer.BadParameter("either a block or --prompt, not both")
+    if block is None:
+        refuse_without("a block", generation=generation)
+    if prompt is None:
+        refuse_without("--prompt", salt=salt, adapter=adapter)
     if block is None and prompt is None:
+        refuse_without("a block or --prompt", ttl=ttl, label=label)
         return _list_pins(address, pool, timeout, json)
     named = None if block is None else BlockPin(id=block_of(block), expected_generation=generation)
     asked = None if prompt is None else prompt_of(prompt, salt, adapter)
-    seconds = seconds_of(ttl)
+    seconds = seconds_of(ttl or "1h")
 
     async def work(client: "AdminClient") -> "pin_pb2.PinResponse":
         return await client.pin(block=named, prompt=asked, ttl_seconds=seconds, label=label)
