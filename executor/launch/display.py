@@ -37,12 +37,12 @@ class Display:
     def __init__(self) -> None:
         """Nothing is shown yet."""
         self._console = Console(stderr=True, highlight=False)
-        self._live = Live(
-            console=self._console, refresh_per_second=REFRESHES, transient=True, get_renderable=self._render
-        )
         self._began = time.monotonic()
         self._content: Callable[[], RenderableType] = lambda: ""
         self._spinner = Spinner("dots")
+        self._live = Live(
+            console=self._console, refresh_per_second=REFRESHES, transient=True, get_renderable=self._render
+        )
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -58,7 +58,7 @@ class Display:
 
     def tell(self, event: str) -> None:
         """Print an event on a line of its own. May be called from any thread."""
-        self._console.print(Text(event))
+        self._console.print(Text(event), soft_wrap=True)
 
     def print(self, text: str) -> None:
         """Print what programs may want too, on standard output."""

@@ -89,8 +89,8 @@ class LaunchSettings:
     @property
     def model(self) -> str:
         """The model as every process finds it, wherever it is started."""
-        model = self.engine.model
-        return str(Path(model).resolve()) if model != "demo" and Path(model).exists() else model
+        path = Path(self.engine.model).expanduser()
+        return str(path.resolve()) if self.engine.model != "demo" and path.exists() else self.engine.model
 
     def flags(self) -> list[str]:
         """What makes another `up` load the same, on its command line."""

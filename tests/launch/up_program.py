@@ -1,0 +1,167 @@
+"""An `up` as a process, in a folder of its own, and what it started."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from blockmgr.keeper.table import read_children
+from tests.scripted.processes import ROOT, wait_until
+from tests.scripted.world import PAGEHOLD
+
+SETTINGS = {"PAGEHOLD_DOOR_GRACE": "2", "PAGEHOLD_DOOR_ANNOUNCE_SECONDS": "0.1", "PAGEHOLD_ENGINE_STOP_GRACE": "1"}
+"""Times that are long enough for nothing to end too early, and short for a test."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class UpFolder:
+    """A runtime folder with all that was ever started in it. ``end`` leaves no process behind."""
+
+    def __init__(self) -> None:
+        # The paths of sockets are limited to 107 bytes, and pytest's folders are longer.
+        self.directory = Path(tempfile.mkdtemp(prefix="ph-up-"))
+        self.runtime_dir = self.directory / "run"
+        self.log = self.runtime_dir / "up.log"
+        self.address = f"127.0.0.1:{free_port()}"
+        self.admin_address = f"unix:{self.runtime_dir}/admin.sock"
+        self.ups: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def flags(self) -> list[str]:
+        """Where everything is, for a command line."""
+        return [
+            *("--runtime-dir", str(self.runtime_dir)),
+            *("--address", self.address),
+            *("--admin-address", self.admin_address),
+        ]
+
+    def start(self, *arguments: str, program: Sequence[str] = (*PAGEHOLD, "up"), **environment: str) -> int:
+        """Start an `up` and do not wait for it; return its process id."""
+        with (self.directory / "said").open("ab") as said:
+            self.ups.append(
+                subprocess.Popen(
+                    [*program, *arguments, *self.flags],
+                    cwd=ROOT,
+                    stdout=said,
+                    stderr=said,
+                    env=dict(os.environ) | SETTINGS | environment,
+                )
+            )
+        return self.ups[-1].pid
+
+    def command(self, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Run a command of pagehold's to its end."""
+        return subprocess.run(
+            [*PAGEHOLD, *arguments],
+            cwd=ROOT,
+            env=dict(os.environ) | SETTINGS,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+
+    def said(self) -> str:
+        """What all `up`s here have said so far."""
+        path = self.directory / "said"
+        return path.read_text() if path.exists() else ""
+
+    def await_said(self, text: str, count: int = 1, seconds: float = 60.0) -> None:
+        """Wait until an `up` has said something so often."""
+
+        def has_said() -> bool:
+            ended = self.ups[-1].poll() is not None
+            found = self.said().count(text) >= count
+            assert found or not ended, f"it ended before it said {text!r}: {self.trouble()}"
+            return found
+
+        wait_until(has_said, f"{text!r} is said {count} times: {self.trouble()}", seconds)
+
+    def await_exit(self, seconds: float = 60.0) -> int:
+        """Wait for the end of the last `up`; its exit code."""
+        return self.ups[-1].wait(seconds)
+
+    def trouble(self) -> str:
+        """What it said, and the end of the log."""
+        return self.said()[-4000:] + (self.log.read_text()[-4000:] if self.log.exists() else "")
+
+    def children(self) -> dict[str, dict[str, Any]]:
+        """What the keeper tells of its children."""
+        table = read_children(self.runtime_dir)
+        return {child["name"]: child for child in table["children"]} if table is not None else {}
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of keeper and children that live."""
+        table = read_children(self.runtime_dir)
+        assert table is not None
+        living = {child["name"]: child["pid"] for child in table["children"] if child["pid"] is not None}
+        return {"keeper": table["keeper"], **living}
+
+    def await_other(self, name: str, pid: int, seconds: float = 60.0) -> int:
+        """Wait until a process is ready that is another one than this; its process id."""
+
+        def other() -> bool:
+            child = self.children().get(name)
+            return child is not None and child["ready"] and child["pid"] != pid
+
+        wait_until(other, f"another {name} is ready: {self.trouble()}", seconds)
+        return self.pids()[name]
+
+    def keeper_events(self, event: str) -> list[dict[str, Any]]:
+        """What keepers logged about an event."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        entries = [json.loads(line) for line in lines if line.startswith('{"time"') and line.endswith("}")]
+        return [entry for entry in entries if entry.get("event") == event]
+
+    def started(self) -> set[int]:
+        """Ids of every process that was ever started here."""
+        children = {entry["pid"] for event in ("started", "found running") for entry in self.keeper_events(event)}
+        with suppress(AssertionError):
+            children.add(self.pids()["keeper"])
+        return children
+
+    def end(self) -> None:
+        """Kill whatever is left."""
+        for up in self.ups:
+            up.kill()
+            up.wait(10)
+        for pid in self.started():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextmanager
+def up_folder() -> Iterator[UpFolder]:
+    """A runtime folder for a test; what was said is shown where the test fails."""
+    folder = UpFolder()
+    try:
+        yield folder
+    except BaseException:
+        print(folder.trouble(), file=sys.stderr)
+        raise
+    finally:
+        folder.end()
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process lives: one that waits for its parent to look does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2]
+    except OSError:
+        return False
+    return not state.startswith(("Z", "X"))
