@@ -1,5 +1,6 @@
 """A small world for an engine: a keeper with its manager, engines as processes over a tiny model, and doors."""
 
+import json
 import os
 import signal
 import subprocess
@@ -42,7 +43,7 @@ class EngineProcess:
         self.log = world.directory / f"engine-{number}.log"
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*command, "--runtime-dir", str(world.runtime_dir), "--threads", "1"],
+                [*command, "--runtime-dir", str(world.runtime_dir), "--threads", "1", "--log-format", "json"],
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,
@@ -64,17 +65,10 @@ class EngineProcess:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
-    def await_line(self, text: str, seconds: float = 60.0) -> None:
-        """Wait until its log says something."""
-
-        def said() -> bool:
-            ended = self.process.poll() is not None
-            return text in self.log.read_text() or (ended and self._fail(text))
-
-        wait_until(said, f"the engine's log says {text!r}: {self.log.read_text()[-2000:]}", seconds)
-
-    def _fail(self, text: str) -> bool:
-        raise AssertionError(f"the engine ended before its log said {text!r}: {self.log.read_text()[-4000:]}")
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """What it has logged of one kind."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
 
 
 class EngineWorld(World):

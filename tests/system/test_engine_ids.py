@@ -51,8 +51,8 @@ def run_eight_at_a_time(door: Door, prompts: list[list[int]], count: int) -> lis
     keys: dict[int, bytes] = {}
     for place in range(max(map(len, lanes))):
         turn = [lane[place] for lane in lanes if place < len(lane)]
-        for number, key in zip(turn, door.start(*[start_of(prompts[n], max_tokens=count) for n in turn]), strict=True):
-            keys[number] = key
+        started = door.start(*[start_of(prompts[number], max_tokens=count) for number in turn])
+        keys |= dict(zip(turn, started, strict=True))
         for number in turn[:-1]:
             door.await_ended(keys[number])
     return [door.output(keys[number]) for number in range(len(prompts))]

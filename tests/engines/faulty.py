@@ -1,0 +1,63 @@
+"""An engine whose model fails where it is told to, as a process.
+
+    python -m tests.engines.faulty MODEL [flags of `pagehold executor`]
+
+NAN_AT and RAISE_AT hold a token id: a token of that id makes its row's logits no numbers, or its step fail. RAISE_ONCE
+does so for the first step that has it, and SLOW gives each step so many seconds more.
+"""
+
+import os
+import sys
+import time
+from typing import Any
+
+import torch
+
+from executor.engine import process
+from executor.models.batch import AttentionBatch
+from executor.models.model import PagedModel
+
+
+def number(name: str) -> int:
+    """A token id of the environment; one that no token has, where it is not set."""
+    return int(os.environ.get(name, -2))
+
+
+class FaultyModel:
+    """A model that fails."""
+
+    def __init__(self, model: PagedModel) -> None:
+        self._model = model
+        self._raised = False
+        self._slow = float(os.environ.get("SLOW", 0))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def forward(
+        self, ids: torch.Tensor, positions: torch.Tensor, batch: AttentionBatch, pool: torch.Tensor
+    ) -> torch.Tensor:
+        """The model's own, with faults."""
+        time.sleep(self._slow)
+        if bool((ids == number("RAISE_AT")).any()):
+            raise ValueError("this id is poison")
+        if not self._raised and bool((ids == number("RAISE_ONCE")).any()):
+            self._raised = True
+            raise ValueError("this id is poison once")
+        hidden = self._model.forward(ids, positions, batch, pool)
+        hidden[ids == number("NAN_AT")] = float("nan")
+        return hidden
+
+
+def main() -> None:
+    """Run the engine."""
+    load = process.load
+    process.load = lambda prepared: FaultyModel(load(prepared))  # type: ignore[assignment,attr-defined,return-value]
+    from pagehold.client.cli import main as run
+
+    sys.argv = ["pagehold", "executor", *sys.argv[1:]]
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Deaths around an engine: its own, its manager's, and a change of shift. Nobody's ids differ, and no work is done twice."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from executor.models.generate import generate
+from pagehold.common.v1 import states_pb2
+from tests.engines.door import Door, start_of
+from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
+from tests.models.checkpoints import random_ids
+from tests.scripted.processes import wait_until
+
+OUTPUT = 60
+SLOW = {"faulty": True, "SLOW": "0.01"}
+FLAGS = ("--chunk", "16", "--step-tokens", "64")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def prompts_of(seed: int, count: int = 8) -> list[list[int]]:
+    return [random_ids(8 + 7 * place, seed + place) for place in range(count)]
+
+
+def submit(door: Door, prompts: list[list[int]]) -> list[bytes]:
+    return door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
+
+
+def check(model: Path, world: EngineWorld, door: Door, keys: list[bytes], prompts: list[list[int]]) -> None:
+    assert [door.output(key) for key in keys] == generate(tiny(model), prompts, OUTPUT)
+    assert world.violated_invariants() == []
+
+
+def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path) -> None:
+    prompts = prompts_of(1)
+    with engine_world() as world:
+        engine = world.start_engine(model, *FLAGS, **SLOW)
+        door = world.door()
+        keys = submit(door, prompts)
+        for round_ in range(2):
+            for key in keys:
+                door.await_output(key, 10 + 15 * round_)
+            engine.kill()
+            engine = world.start_engine(model, *FLAGS, **SLOW)
+        check(model, world, door, keys, prompts)
+        assert len(engine.events("adopted")) == len(keys)
+        world.check_all_free()
+
+
+def test_killed_in_mid_prefill_no_completed_prompt_token_is_computed_again(model: Path) -> None:
+    prompt = random_ids(100, 20)
+    with engine_world() as world:
+        engine = world.start_engine(model, "--chunk", "16", "--step-tokens", "64", faulty=True, SLOW="0.2")
+        door = world.door()
+        key = door.start(start_of(prompt, max_tokens=OUTPUT // 4))[0]
+        handle = door.await_accepted(key).handle
+        wait_until(lambda: len(door.computing.get(handle, [])) >= 3, "three chunks are computed")
+        engine.kill()
+        told = door.computing[handle][-1]
+        heir = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.05")
+        assert door.output(key) == generate(tiny(model), [prompt], OUTPUT // 4)[0]
+        # What was told had completed; the manager may have missed no more than the turn that was under way.
+        assert heir.events("adopted")[0]["computed"] >= told - 16
+        world.check_all_free()
+
+
+def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path) -> None:
+    prompts = prompts_of(30)
+    with engine_world() as world:
+        world.start_engine(model, *FLAGS, **SLOW)
+        door = world.door()
+        keys = submit(door, prompts)
+        for tokens in (5, 20, 40):
+            for key in keys:
+                door.await_output(key, tokens)
+            pid = world.kill_manager()
+            world.await_manager(other_than=pid)
+        check(model, world, door, keys, prompts)
+        world.check_all_free()
+
+
+def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> None:
+    prompts = prompts_of(40)
+    with engine_world() as world:
+        engine = world.start_engine(model, *FLAGS, **SLOW, PAGEHOLD_ENGINE_STOP_GRACE="0")
+        door = world.door()
+        keys = submit(door, prompts)
+        for key in keys:
+            door.await_output(key, 5)
+        assert engine.stop() == 0
+        assert not (world.runtime_dir / "engines" / "engine.sock").exists()
+        world.start_engine(model, *FLAGS)
+        check(model, world, door, keys, prompts)
+
+
+def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Path) -> None:
+    prompts = prompts_of(50)
+    with engine_world() as world:
+        engine = world.start_engine(model, *FLAGS, **SLOW, PAGEHOLD_ENGINE_STOP_GRACE="60")
+        door = world.door()
+        keys = submit(door, prompts)
+        for key in keys:
+            door.await_output(key, 5)
+        os.kill(engine.pid, signal.SIGTERM)
+        wait_until(lambda: door.loads and door.loads[-1].draining, "the engine drains")
+        late = door.start(start_of([5]))[0]
+        assert door.await_refused(late).refusal == states_pb2.REFUSAL_UNSPECIFIED
+        check(model, world, door, keys, prompts)
+        assert engine.process.wait(30) == 0
+
+
+def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(model: Path) -> None:
+    prompts = prompts_of(60)
+    with engine_world(lease_seconds=1, probe_seconds=0.5) as world:
+        engine = world.start_engine(model, *FLAGS, **SLOW, PAGEHOLD_ENGINE_LEASE_SECONDS="1")
+        door = world.door()
+        keys = submit(door, prompts)
+        for key in keys:
+            door.await_output(key, 5)
+        os.kill(engine.pid, signal.SIGSTOP)
+        assert engine.process.wait(30) == -signal.SIGKILL
+        world.start_engine(model, *FLAGS)
+        check(model, world, door, keys, prompts)
+
+
+def test_a_second_engine_of_the_pool_hits_what_the_first_has_sealed(model: Path) -> None:
+    prompt = random_ids(90, 70)
+    with engine_world() as world:
+        world.start_engine(model, "--served-name", "tiny")
+        first = world.door()
+        wanted = first.output(first.start(start_of(prompt))[0])
+        world.start_engine(model, "--served-name", "tiny", "--name", "other")
+        second = world.door("other")
+        key = second.start(start_of(prompt))[0]
+        assert second.output(key) == wanted
+        assert second.accepted[key].cached_tokens == 80
+
+
+def test_another_model_of_the_same_shape_hits_nothing(model: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    prompt = random_ids(90, 80)
+    other = save_tiny(tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    changed = {name: tensor.clone() for name, tensor in weights.items()}
+    changed["model.norm.weight"][0] += torch.tensor(0.5)
+    save_file(changed, other / "model.safetensors", metadata={"format": "pt"})
+    with engine_world() as world:
+        engine = world.start_engine(model, "--served-name", "tiny")
+        door = world.door()
+        door.output(door.start(start_of(prompt))[0])
+        assert engine.stop() == 0
+        world.start_engine(other, "--served-name", "tiny")
+        key = door.start(start_of(prompt))[0]
+        assert door.output(key) == generate(tiny(other), [prompt], 16)[0]
+        assert door.accepted[key].cached_tokens == 0
