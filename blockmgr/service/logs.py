@@ -11,7 +11,11 @@ def configure_logs(level_name: str, log_format: str) -> None:
     """Log from the named level on, for people (``console``) or for programs (``json``)."""
     level = getattr(logging, level_name.upper())
     logging.basicConfig(level=level, stream=sys.stderr, format="%(message)s")
-    renderer: Any = structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer()
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

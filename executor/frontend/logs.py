@@ -16,7 +16,9 @@ def configure_logs(settings: DoorSettings) -> None:
     # The tokenizer's library has opinions about its arguments, and none about ours.
     logging.getLogger("transformers").setLevel(logging.ERROR)
     renderer: Any = (
-        structlog.processors.JSONRenderer() if settings.log_format == "json" else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer()
+        if settings.log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
         processors=[
