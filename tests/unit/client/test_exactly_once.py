@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pagehold.client.effects import Deliver, Open, Pause, Procedure, Read, Stepper
 from pagehold.client.errors import BadStream, PageholdError, Unavailable
-from pagehold.client.events import Delta, Event, Finished, Progress, Started
+from pagehold.client.events import Delta, EndReason, Event, Finished, Progress, Started, Timings, Usage
 from pagehold.client.generation import Generation
 from pagehold.client.persistence import Deadline, Persistence
 from pagehold.client.transcript import Transcript
@@ -165,3 +165,14 @@ def test_an_answer_of_another_request_is_an_error() -> None:
     generation.take(Answer(name="a").started())
     with pytest.raises(BadStream, match="instead of"):
         generation.take(Answer(name="b").started())
+
+
+def test_each_of_several_outputs_ends_once() -> None:
+    transcript = Transcript()
+    ends: list[Event] = [Finished(output, EndReason.STOP, None, None, Usage(1, 0, 1), Timings(0, 0, 0)) for output in range(2)]
+    first: list[Event] = [Delta(output, 0, (output,), "x") for output in range(2)]
+    assert [transcript.add(event) for event in (*first, ends[0])] == [*first, ends[0]]
+    assert not transcript.complete
+    transcript.begin_attempt()
+    assert [transcript.add(event) for event in (*first, *ends)] == [None, None, None, ends[1]]
+    assert transcript.complete

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
+
+from pagehold.client.errors import Cancelled
 from pagehold.inference.v1 import inference_service_pb2_grpc
 
 DEFAULT_ADDRESS = "127.0.0.1:7071"
@@ -58,10 +61,13 @@ class Channels:
         self._lock = threading.Lock()
         self._current: Lease | None = None
         self._open: set[Lease] = set()
+        self._closed = False
 
     def borrow(self) -> Lease:
-        """The channel for a call."""
+        """The channel for a call. Raises ``Cancelled`` once the client is closed."""
         with self._lock:
+            if self._closed:
+                raise Cancelled("the client is closed", grpc.StatusCode.CANCELLED)
             if self._current is None:
                 channel = self._make(self.address, OPTIONS)
                 self._current = Lease(channel, inference_service_pb2_grpc.InferenceServiceStub(channel))
@@ -84,6 +90,7 @@ class Channels:
     def give_up(self) -> list[Any]:
         """The client is closed: all channels, to be closed now."""
         with self._lock:
+            self._closed = True
             channels = [lease.channel for lease in self._open]
             self._open.clear()
             self._current = None
