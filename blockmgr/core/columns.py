@@ -21,6 +21,8 @@ from blockmgr.core.schema import PAGE, ColumnSpec, Layout, Moment, lay_out, pool
 Array = NDArray[Any]
 Indexes = NDArray[np.int64]
 
+NOWHERE: Indexes = np.zeros(0, dtype=np.int64)
+
 ELEMENTS = {1: "u1", 4: "i4", 8: "i8", 16: "V16", 64: "V64"}
 """As what elements of each width in bytes are moved, whatever their column holds."""
 
@@ -41,7 +43,7 @@ class Change:
 class Writes:
     """Where the running transaction has written elements of one width that are applied at the same moment."""
 
-    __slots__ = ("arrays", "bases", "elements", "moment", "points", "width")
+    __slots__ = ("arrays", "elements", "moment", "points", "width")
 
     def __init__(self, moment: Moment, elements: Array) -> None:
         """``elements`` is the whole memory, as elements of this width."""
@@ -51,17 +53,12 @@ class Writes:
         self.points: list[int] = []
         """Single places."""
         self.arrays: list[Indexes] = []
-        """Many places each, counted within a column."""
-        self.bases: list[int] = []
-        """Where the column of each of ``arrays`` begins."""
+        """Many places each."""
 
     def places(self) -> Indexes:
         """All of them."""
-        points = np.array(self.points, dtype=np.int64)
-        if not self.arrays:
-            return points
-        lengths = [len(array) for array in self.arrays]
-        return np.concatenate((np.concatenate(self.arrays) + np.repeat(self.bases, lengths), points))
+        arrays = self.arrays if not self.points else [*self.arrays, np.array(self.points, dtype=np.int64)]
+        return np.concatenate(arrays) if arrays else NOWHERE
 
     def final(self) -> tuple[Indexes, Array]:
         """All of them, and what stands there now."""
@@ -72,7 +69,6 @@ class Writes:
         """The transaction is over."""
         self.points.clear()
         self.arrays.clear()
-        self.bases.clear()
 
 
 class Column:
@@ -111,10 +107,9 @@ class Column:
         self._scattered.points.append(self._base + index)
 
     def scatter(self, indexes: Indexes, values: Any) -> None:
-        """Set elements at ``indexes``. The caller gives the array away: it must not change afterwards."""
+        """Set elements at ``indexes``."""
         self.flat[indexes] = values
-        self._scattered.arrays.append(indexes)
-        self._scattered.bases.append(self._base)
+        self._scattered.arrays.append(indexes + self._base)
 
     def write(self, row: int, start: int, values: Array) -> None:
         """Set a contiguous piece of one row."""
@@ -191,10 +186,10 @@ class Columns:
     def commit(self) -> bool:
         """End the transaction. Without a ledger the working copy is all there is. Returns whether anything changed."""
         dirty = [writes for writes in self._writes if writes.points or writes.arrays]
-        if self.ledger is not None and (dirty or self._ranges):
-            self.ledger.commit(self._changes(dirty))
         changed = bool(dirty or self._ranges)
-        self._forget()
+        if changed and self.ledger is not None:
+            self.ledger.commit(self._changes(dirty))
+        self._forget(dirty)
         return changed
 
     def _changes(self, dirty: list[Writes]) -> list[Change]:
@@ -205,9 +200,9 @@ class Columns:
         before = [change for moment, change in scattered if moment == Moment.FIRST]
         return before + pieces + [change for moment, change in scattered if moment != Moment.FIRST]
 
-    def _forget(self) -> None:
+    def _forget(self, dirty: list[Writes]) -> None:
         self._ranges.clear()
-        for writes in self._writes:
+        for writes in dirty:
             writes.forget()
 
     def rollback(self) -> None:
@@ -216,7 +211,7 @@ class Columns:
             raise RuntimeError("a pool without a ledger cannot roll back")
         for column in self.ordered:
             column.restore(self.ledger.committed(column.number))
-        self._forget()
+        self._forget(self._writes)
 
     def load(self) -> None:
         """Take every value from the ledger, as a manager does that starts on one that exists."""

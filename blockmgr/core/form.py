@@ -15,12 +15,11 @@ MAX_TOKEN = (1 << 31) - 1
 def check_form(message: Message) -> None:
     """Refuse arrays that do not run parallel, token ids that cannot be kept, and a table that is to grow twice."""
     progress, appends, wanted, finished = message.progress, message.appends, message.reservations, message.finished
-    _parallel("progress", progress.handles, launched=progress.launched, computed=progress.computed)
-    _parallel("appends", appends.handles, starts=appends.starts)
-    _parallel("reservations", wanted.handles, lengths=wanted.lengths, look_ahead=wanted.look_ahead)
-    _parallel("finished", finished.handles, reasons=finished.reasons)
+    _parallel("progress", progress.handles, ("launched", progress.launched), ("computed", progress.computed))
+    _parallel("reservations", wanted.handles, ("lengths", wanted.lengths), ("look_ahead", wanted.look_ahead))
+    _parallel("finished", finished.handles, ("reasons", finished.reasons))
     for move in message.reorders:
-        _parallel("reorder", move.handles, parents=move.parents, ids=move.ids, scores=move.scores)
+        _parallel("reorder", move.handles, ("parents", move.parents), ("ids", move.ids), ("scores", move.scores))
         _within_range("reorder.ids", move.ids)
     _check_appends(appends)
     for request in message.admissions:
@@ -30,18 +29,19 @@ def check_form(message: Message) -> None:
         raise InvalidMessage("reservations.handles", "a list with repetitions", "each may be named once")
 
 
-def _parallel(group: str, handles: Ints, **arrays: Sized) -> None:
-    for name, array in arrays.items():
+def _parallel(group: str, handles: Ints, *arrays: tuple[str, Sized]) -> None:
+    for name, array in arrays:
         if len(array) != len(handles):
             raise InvalidMessage(f"length of {group}.{name}", len(array), f"there are {len(handles)} handles")
 
 
 def _check_appends(appends: Appends) -> None:
+    _parallel("appends", appends.handles, ("starts", appends.starts))
     if not len(appends.handles):
         return
     total, least = len(appends.handles), 1
     if len(appends.counts):
-        _parallel("appends", appends.handles, counts=appends.counts)
+        _parallel("appends", appends.handles, ("counts", appends.counts))
         total, least = int(appends.counts.sum()), int(appends.counts.min())
     if total != len(appends.ids) or least < 1:
         limit = f"counts must be at least 1 each and add up to it, not to {total}"

@@ -80,7 +80,7 @@ def _writes_into_shared(state: PoolState, named: Named, lengths: Indexes) -> np.
 
 def _grow(state: PoolState, named: Named, missing: Indexes, reply: Reply) -> None:
     """Give each sequence as many blocks as it misses, in order while there are any."""
-    places = np.flatnonzero(missing)
+    places = missing.nonzero()[0]
     if not len(places):
         return
     total = int(missing.sum())

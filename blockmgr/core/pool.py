@@ -2,21 +2,17 @@
 
 import pickle
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import numpy as np
-
-from blockmgr.core import deaths, recovery, resizing
-from blockmgr.core.columns import Columns, Ledger
-from blockmgr.core.errors import BlockManagerError, IdentityMismatch, MessageOutOfOrder, NotFound, Precondition
+from blockmgr.core import deaths
+from blockmgr.core.columns import Ledger
+from blockmgr.core.errors import MessageOutOfOrder, NotFound, Precondition
 from blockmgr.core.events import Event, EventKind
 from blockmgr.core.exchange import handle_message
 from blockmgr.core.geometry import PoolGeometry, slot_of
 from blockmgr.core.messages import Adopted, Message, Reply
-from blockmgr.core.pins import FOREVER, Pins
+from blockmgr.core.operations import Operations
 from blockmgr.core.release import finish
-from blockmgr.core.state import PoolState
 from blockmgr.core.states import ExecutorState, FinishReason, SequenceState
 from blockmgr.core.verify import Snapshot, take_snapshot
 
@@ -24,7 +20,7 @@ ORPHANS_AT_ONCE = 64
 """Sequences that end in one transaction, whose size is limited: each leaves its tokens and request behind."""
 
 
-class Pool:
+class Pool(Operations):
     """The allocator. One thread or loop owns it and calls it; nothing in it waits or locks.
 
     With a ``ledger`` every call is durable when it returns, and a call that raises has changed nothing. Without one the
@@ -47,57 +43,8 @@ class Pool:
         ``first_epoch`` is the epoch of a fresh pool's first executor; a manager of several pools gives each a range.
         ``encode`` makes the bytes of a reply that are sent, and kept for the case that the message comes again.
         """
-        self.geometry = geometry
-        self.columns = Columns(geometry, ledger)
-        self.state = PoolState(self.columns, now)
-        self.pins = Pins(self.columns, self.state.blocks)
+        super().__init__(geometry, ledger, fresh, first_epoch, now, on_events)
         self._encode = encode
-        self._on_events = on_events
-        if fresh:
-            recovery.prepare(self.columns, first_epoch)
-        else:
-            self.columns.load()
-        recovery.rebuild(self.state, self.pins)
-        self.columns.commit()
-        self._committed()
-
-    # -- transactions ------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def transaction(self) -> Iterator[PoolState]:
-        """Change the state whole or not at all: an exception undoes what was done, when there is a ledger to undo from."""
-        unheard = set(self.state.blocks.fences.unheard)
-        try:
-            yield self.state
-            self._number_events()
-        except BaseException:
-            self._undo(unheard)
-            raise
-        try:
-            self.columns.commit()
-        except BlockManagerError:
-            # Refused whole, for its size. Any other failure here leaves a manager that only a restart can trust.
-            self._undo(unheard)
-            raise
-        self._committed()
-
-    def _undo(self, unheard: set[int]) -> None:
-        self.state.events.drop()
-        if self.columns.ledger is not None:
-            self.columns.rollback()
-            recovery.rebuild(self.state, self.pins, unheard)
-
-    def _number_events(self) -> int:
-        return self.state.events.number(self.state.clock.now())
-
-    def _committed(self) -> None:
-        events = self.state.events.publish()
-        self.state.counts.happened(events)
-        for slot in self.state.sequences.emptied_rows():
-            for name in ("tokens", "logprobs", "table", "request"):
-                self.columns.discard(self.columns[f"slot.{name}"], slot)
-        if events and self._on_events is not None:
-            self._on_events(events)
 
     @property
     def revision(self) -> int:
@@ -125,7 +72,7 @@ class Pool:
             raise MessageOutOfOrder(message.number, last)
         with self.transaction() as state:
             reply = handle_message(state, row, message)
-            reply.revision = self._number_events()
+            reply.revision = self.number_events()
             data = self._encode(reply)
             executors.store_reply(row, message.number, data)
         self.state.counts.turns += 1
@@ -241,81 +188,3 @@ class Pool:
     def _wish(self, slot: int) -> None:
         seqs = self.state.sequences
         self.state.wishes.setdefault(seqs.owner.get(slot), set()).add(seqs.handle(slot))
-
-    # -- operators ---------------------------------------------------------------------------------------------------
-
-    def pin(self, blocks: list[int], seconds: float | None, label: str = "") -> int:
-        """Keep sealed or cached blocks from being evicted, for a time or (None) until unpinned. Returns the pin's id."""
-        with self.transaction() as state:
-            expires = FOREVER if seconds is None else state.clock.now() + seconds
-            id_ = self.pins.add(blocks, expires, label)
-            state.events.add(Event(EventKind.PINNED, blocks=list(blocks), detail=f"pin={id_}"))
-        return id_
-
-    def unpin(self, id_: int) -> list[int]:
-        """End a pin. Returns its blocks."""
-        with self.transaction() as state:
-            blocks = self.pins.remove(id_)
-            state.events.add(Event(EventKind.UNPINNED, blocks=blocks, detail=f"pin={id_}"))
-        return blocks
-
-    def tick(self) -> None:
-        """What time brings: pins end, finished requests are dropped. Called now and then."""
-        now = self.state.clock.now()
-        for id_ in self.pins.expired(now):
-            self.unpin(id_)
-        with self.transaction() as state:
-            state.archive.expire(now)
-
-    def evict(self, blocks: list[int], dry_run: bool = False) -> list[int]:
-        """Free those of the blocks that are cached and not held or fenced. Returns them; a dry run frees nothing."""
-        if dry_run:
-            return [block for block in blocks if self.state.blocks.tier_of(block).may_evict(block)]
-        with self.transaction() as state:
-            return state.blocks.evict(blocks)
-
-    def coldest(self, count: int | None = None, host: bool = False) -> list[int]:
-        """The next blocks that would be evicted, coldest first; all of them by default."""
-        tier = self.state.blocks.tier(host)
-        return tier.coldest(tier.evictable if count is None else count)
-
-    def resize(self, blocks: int) -> int:
-        """Set the number of device blocks. Returns how many beyond it are in use and will be moved."""
-        with self.transaction() as state:
-            return resizing.resize(state, self.pins, blocks)
-
-    def drain(self, on: bool, epoch: int | None = None) -> None:
-        """Admit nothing new, to one executor or (default) to the pool at all; or admit again."""
-        with self.transaction() as state:
-            if epoch is None:
-                state.columns["pool.drain"].put(0, int(on))
-            else:
-                state.executors.drain.put(state.executors.find(epoch), int(on))
-            state.events.add(Event(EventKind.DRAINING, detail=f"on={on} epoch={epoch or 'all'}"))
-
-    @property
-    def description(self) -> bytes:
-        """What was said of the content when its identity was last set."""
-        return self.columns["pool.description"].row(0).tobytes().rstrip(b"\0")
-
-    def relabel(self, content: bytes, description: bytes = b"") -> bool:
-        """Take on another content identity: flush all that is cached. Refused while a sequence lives.
-
-        ``description`` is kept beside it, for people. Returns whether anything changed.
-        """
-        have = self.state.content
-        if have == content:
-            return False
-        if any(True for _ in self.state.sequences.live()):
-            raise IdentityMismatch("content identity", have.hex(), content.hex())
-        for pin in self.pins.list():
-            self.unpin(pin.id)
-        with self.transaction() as state:
-            state.blocks.forget_all()
-            self.columns["pool.content"].put(0, np.void(content))
-            text = self.columns["pool.description"]
-            text.write(
-                0, 0, np.frombuffer(description[: text.spec.width].ljust(text.spec.width, b"\0"), dtype=np.uint8)
-            )
-            state.events.add(Event(EventKind.RELABELLED, detail=content.hex()))
-        return True

@@ -22,7 +22,7 @@ def publish(state: PoolState, row: int, slots: Indexes) -> None:
     seqs, size = state.sequences, state.geometry.tokens_per_block
     full = np.minimum(seqs.launched.flat[slots], seqs.count.flat[slots]) // size
     first = seqs.published.flat[slots]
-    fuller = np.flatnonzero(full > first)
+    fuller = (full > first).nonzero()[0]
     if not len(fuller):
         return
     slots, first, full = slots[fuller], first[fuller], full[fuller]
@@ -30,7 +30,7 @@ def publish(state: PoolState, row: int, slots: Indexes) -> None:
     if seqs.chains or state.tickets.of_slot:
         alone &= [slot not in seqs.chains and slot not in state.tickets.of_slot for slot in slots.tolist()]
     step = state.executors.launched.get(row)
-    for place in np.flatnonzero(~alone).tolist():
+    for place in (~alone).nonzero()[0].tolist():
         slot = int(slots[place])
         fill(
             state.blocks, _run(state, slot, int(first[place]), _before_copies(state, slot, int(full[place]))), row, step
@@ -44,7 +44,7 @@ def _singles(state: PoolState, slots: Indexes, first: Indexes) -> FullBlocks:
     seqs, blocks, size = state.sequences, state.blocks, state.geometry.tokens_per_block
     entry = slots * seqs.table.stride + first
     parents = blocks.hash.flat[seqs.table.flat[np.maximum(entry - 1, 0)]]
-    at_root = np.flatnonzero(first == 0)
+    at_root = (first == 0).nonzero()[0]
     if len(at_root):
         parents[at_root] = seqs.root.flat[slots[at_root]]
     tokens = seqs.tokens.flat[(slots * seqs.tokens.stride + first * size)[:, None] + np.arange(size)]

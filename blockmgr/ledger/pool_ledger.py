@@ -4,12 +4,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
-
-from blockmgr.core.columns import ELEMENTS, Array, Change, Indexes
+from blockmgr.core.columns import ELEMENTS, Array, Change
 from blockmgr.core.errors import LedgerCorrupt
 from blockmgr.core.geometry import PoolGeometry
-from blockmgr.core.schema import PAGE, Layout, pages, pool_schema
+from blockmgr.core.schema import PAGE, Layout, pool_schema
+from blockmgr.ledger.lacking import LackingColumns
 from blockmgr.ledger.layout import (
     EPOCH,
     HOLDER,
@@ -42,25 +41,22 @@ class PoolLedger:
         self._directory = directory
         self._redo = redo
         self._places = list(places)
-        self._end = directory.end
-        self._layout, self._columns = self._arrange()
-        self._elements = {width: memory.array(kind, self._end // width, 0) for width, kind in ELEMENTS.items()}
+        specs = list(zip(pool_schema(directory.geometry), self._places, strict=True))
+        self._lacking = LackingColumns(directory.end, [spec for spec, place in specs if place is None])
+        offsets: list[int] = []
+        self._columns: list[Array] = []
+        for spec, place in specs:
+            stored = None if place is None else directory.columns[place]
+            offsets.append(self._lacking.offsets[spec.name] if stored is None else stored.offset)
+            self._columns.append(
+                self._lacking.column(spec)
+                if stored is None
+                else memory.array(stored.dtype, stored.elements, stored.offset)
+            )
+        self._layout = Layout(tuple(offsets), self._lacking.end)
+        self._elements = {width: memory.array(kind, directory.end // width, 0) for width, kind in ELEMENTS.items()}
         """The columns of this ledger, all together, as elements of each width."""
         self._sequence = memory.word(SEQUENCE)
-
-    def _arrange(self) -> tuple[Layout, list[Array]]:
-        """Where each column lies, and the column. One that the ledger lacks gets a place behind its end, and memory here."""
-        offsets, columns, end = [], [], self._end
-        for spec, place in zip(pool_schema(self.geometry), self._places, strict=True):
-            if place is None:
-                offsets.append(end)
-                columns.append(np.zeros(spec.rows * spec.stride, dtype=spec.dtype))
-                end = pages(end + spec.nbytes)
-            else:
-                stored = self._directory.columns[place]
-                offsets.append(stored.offset)
-                columns.append(self._memory.array(stored.dtype, stored.elements, stored.offset))
-        return Layout(tuple(offsets), end), columns
 
     @classmethod
     def create(cls, pool: str, geometry: PoolGeometry, redo: RedoLog, meta: Mapping[str, Any] | None = None) -> Self:
@@ -157,8 +153,8 @@ class PoolLedger:
         """
         for change in changes:
             self._check(change)
-        if self._layout.end > self._end:
-            changes = self._stored(changes)
+        if self._lacking.offsets:
+            changes = self._lacking.take(changes)
         self._redo.commit(self.key, changes)
         self._apply(changes)
         self._redo.applied()
@@ -239,27 +235,3 @@ class PoolLedger:
                 raise IndexError(f"columns lie in {PAGE}..{self._layout.end}, but bytes {first}..{last} are to change")
         elif len(change.indexes) != len(values):
             raise ValueError(f"{len(values)} values are to go to {len(change.indexes)} places")
-
-    def _stored(self, changes: Sequence[Change]) -> list[Change]:
-        """Those changes that lie in the ledger. The others, of columns that it lacks, are made here at once."""
-        stored = []
-        for change in changes:
-            places = change.indexes
-            if places is None:
-                places = np.arange(change.start, change.start + len(change.values))
-            inside = places < self._end // change.width
-            if inside.all():
-                stored.append(change)
-            else:
-                stored.append(Change(change.width, 0, places[inside], change.values[inside]))
-                self._keep_here(change.width, places[~inside], change.values[~inside])
-        return stored
-
-    def _keep_here(self, width: int, places: Indexes, values: Array) -> None:
-        """Set elements of columns that the ledger lacks; they last as long as this object."""
-        for number, place in enumerate(self._places):
-            column = self._columns[number]
-            if place is None and column.itemsize == width:
-                at = places - self._layout.offsets[number] // width
-                mine = (at >= 0) & (at < len(column))
-                column[at[mine]] = values[mine].view(column.dtype)

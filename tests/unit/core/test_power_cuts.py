@@ -15,7 +15,7 @@ from tests.unit.core.memory_ledger import ManagerDied, MortalLedger
 from tests.unit.core.test_state_machine import PoolMachine
 
 EXAMPLES = int(os.environ.get("PAGEHOLD_EXAMPLES", "40"))
-STORES = 80
+STORES = 20
 """A message makes about as many stores."""
 
 
