@@ -169,7 +169,9 @@ def test_an_answer_of_another_request_is_an_error() -> None:
 
 def test_each_of_several_outputs_ends_once() -> None:
     transcript = Transcript()
-    ends: list[Event] = [Finished(output, EndReason.STOP, None, None, Usage(1, 0, 1), Timings(0, 0, 0)) for output in range(2)]
+    ends: list[Event] = [
+        Finished(output, EndReason.STOP, None, None, Usage(1, 0, 1), Timings(0, 0, 0)) for output in range(2)
+    ]
     first: list[Event] = [Delta(output, 0, (output,), "x") for output in range(2)]
     assert [transcript.add(event) for event in (*first, ends[0])] == [*first, ends[0]]
     assert not transcript.complete
