@@ -63,6 +63,12 @@ class Door:
         """The manager's methods."""
         return block_manager_service_pb2_grpc.BlockManagerServiceStub(self._manager)
 
+    @property
+    def submitted(self) -> list[bytes]:
+        """UUIDs of everything that was started here."""
+        with self._lock:
+            return list(self._starts)
+
     def describe(self) -> description_pb2.DescribeResponse:
         """What the engine is, once it serves."""
 

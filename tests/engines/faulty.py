@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from executor.engine import process
+from executor.engine.loading import load
 from executor.models.batch import AttentionBatch
 from executor.models.model import PagedModel
 
@@ -51,8 +52,7 @@ class FaultyModel:
 
 def main() -> None:
     """Run the engine."""
-    load = process.load
-    process.load = lambda prepared: FaultyModel(load(prepared))  # type: ignore[assignment,attr-defined,return-value]
+    setattr(process, "load", lambda prepared: FaultyModel(load(prepared)))  # noqa: B010 - it is not exported from there
     from pagehold.client.cli import main as run
 
     sys.argv = ["pagehold", "executor", *sys.argv[1:]]

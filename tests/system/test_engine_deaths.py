@@ -14,7 +14,6 @@ from tests.models.checkpoints import random_ids
 from tests.scripted.processes import wait_until
 
 OUTPUT = 60
-SLOW = {"faulty": True, "SLOW": "0.01"}
 FLAGS = ("--chunk", "16", "--step-tokens", "64")
 
 
@@ -39,14 +38,14 @@ def check(model: Path, world: EngineWorld, door: Door, keys: list[bytes], prompt
 def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path) -> None:
     prompts = prompts_of(1)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, **SLOW)
+        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01")
         door = world.door()
         keys = submit(door, prompts)
         for round_ in range(2):
             for key in keys:
                 door.await_output(key, 10 + 15 * round_)
             engine.kill()
-            engine = world.start_engine(model, *FLAGS, **SLOW)
+            engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01")
         check(model, world, door, keys, prompts)
         assert len(engine.events("adopted")) == len(keys)
         world.check_all_free()
@@ -72,7 +71,7 @@ def test_killed_in_mid_prefill_no_completed_prompt_token_is_computed_again(model
 def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path) -> None:
     prompts = prompts_of(30)
     with engine_world() as world:
-        world.start_engine(model, *FLAGS, **SLOW)
+        world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01")
         door = world.door()
         keys = submit(door, prompts)
         for tokens in (5, 20, 40):
@@ -87,7 +86,7 @@ def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path) -> None:
 def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> None:
     prompts = prompts_of(40)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, **SLOW, PAGEHOLD_ENGINE_STOP_GRACE="0")
+        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_STOP_GRACE="0")
         door = world.door()
         keys = submit(door, prompts)
         for key in keys:
@@ -101,7 +100,7 @@ def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> Non
 def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Path) -> None:
     prompts = prompts_of(50)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, **SLOW, PAGEHOLD_ENGINE_STOP_GRACE="60")
+        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_STOP_GRACE="60")
         door = world.door()
         keys = submit(door, prompts)
         for key in keys:
@@ -117,7 +116,7 @@ def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Pat
 def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(model: Path) -> None:
     prompts = prompts_of(60)
     with engine_world(lease_seconds=1, probe_seconds=0.5) as world:
-        engine = world.start_engine(model, *FLAGS, **SLOW, PAGEHOLD_ENGINE_LEASE_SECONDS="1")
+        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_LEASE_SECONDS="1")
         door = world.door()
         keys = submit(door, prompts)
         for key in keys:

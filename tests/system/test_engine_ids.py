@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_equal_prompts_at_once_are_computed_once(model: Path, door: Door) -> Non
 def test_salts_bypass_and_no_store_keep_caches_apart(model: Path, door: Door) -> None:
     prompt = ids(40, 310)
 
-    def cached(**fields: object) -> int:
+    def cached(**fields: Any) -> int:
         key = door.start(start_of(prompt, request=request_pb2.Request(**fields), max_tokens=2))[0]
         assert door.output(key) == answer(model, prompt, 2)
         return door.accepted[key].cached_tokens

@@ -1,0 +1,143 @@
+"""Too little of everything: blocks, places in the queue, time. Whoever has to wait waits, and whoever runs runs on."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from executor.engine.waiting import MOST_PASSES
+from executor.models.generate import generate
+from pagehold.admin.v1 import pool_pb2
+from pagehold.blockmgr.v1 import sequence_pb2
+from pagehold.common.v1 import states_pb2
+from pagehold.engine.v1 import description_pb2, request_pb2, submit_pb2
+from tests.engines.door import Door, start_of
+from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
+from tests.models.checkpoints import random_ids
+from tests.scripted.processes import wait_until
+
+USABLE = 11
+"""Blocks of the pool, of which a sequence of 128 tokens needs 8."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def world(model: Path) -> Iterator[EngineWorld]:
+    with engine_world() as world:
+        world.start_engine(
+            model,
+            *("--blocks", str(USABLE + 1), "--chunk", "16", "--step-tokens", "32", "--max-running", "16"),
+            *("--max-waiting", "40"),
+            faulty=True,
+            SLOW="0.003",
+        )
+        world.door().describe()
+        yield world
+        world.check_all_free()
+
+
+@pytest.fixture
+def door(world: EngineWorld) -> Iterator[Door]:
+    door = world.door()
+    yield door
+    door.close()
+    world.await_idle()
+
+
+def test_requests_that_have_to_wait_for_blocks_get_the_same_ids(model: Path, door: Door) -> None:
+    prompts = [random_ids(1 + 2 * index, 8000 + index) for index in range(32)]
+    keys = door.start(*[start_of(prompt, max_tokens=64) for prompt in prompts])
+    assert [door.output(key, 240) for key in keys] == generate(tiny(model), prompts, 64)
+
+
+def test_a_sequence_fills_all_but_the_whole_pool_alone(model: Path, door: Door) -> None:
+    prompt = random_ids(60, 8100)
+    key = door.start(start_of(prompt, max_tokens=68))[0]
+    assert door.output(key) == generate(tiny(model), [prompt], 68)[0]
+
+
+def test_one_that_needs_much_is_passed_only_so_often(model: Path, door: Door) -> None:
+    running = start_of(random_ids(20, 8200), max_tokens=60)
+    big = start_of(random_ids(20, 8201), max_tokens=108)
+    small = [start_of(random_ids(4, 8300 + place), max_tokens=8) for place in range(24)]
+    door.start(running)
+    door.await_accepted(running.uuid)
+    door.start(big, *small)
+    door.await_accepted(big.uuid)
+    passed = list(door.accepted).index(big.uuid) - 1
+    assert 1 <= passed <= MOST_PASSES
+    for one in (running, big, *small):
+        door.output(one.uuid)
+
+
+def test_a_greater_priority_is_admitted_earlier(door: Door) -> None:
+    blocker = start_of(random_ids(20, 8400), max_tokens=108)
+    door.start(blocker)
+    door.await_accepted(blocker.uuid)
+    low, high = (
+        start_of(random_ids(20, 8401), request=request_pb2.Request(priority=priority), max_tokens=108)
+        for priority in (-1, 5)
+    )
+    door.start(low, high)
+    door.await_accepted(high.uuid)
+    assert low.uuid not in door.accepted
+    for one in (blocker, low, high):
+        door.output(one.uuid)
+
+
+def test_a_full_queue_refuses_with_its_limit(door: Door) -> None:
+    blocker = start_of(random_ids(20, 8500), max_tokens=108)
+    door.start(blocker)
+    door.await_accepted(blocker.uuid)
+    starts = [start_of(random_ids(20, 8501 + place), max_tokens=108) for place in range(44)]
+    door.start(*starts)
+    refused = door.await_refused(starts[-1].uuid)
+    assert (refused.by, refused.available) == (submit_pb2.REFUSED_BY_QUEUE, 40)
+    listed = door.engine.ListWork(description_pb2.ListWorkRequest(limit=5), timeout=10)
+    assert listed.total >= 41
+    assert listed.work[0].uuid == blocker.uuid
+    door.say(cancels=[start.uuid for start in [blocker, *starts]])
+    for start in starts[:40]:
+        assert door.await_refused(start.uuid).by == submit_pb2.REFUSED_BY_CANCEL
+    assert door.await_ended(blocker.uuid).reason == states_pb2.FINISH_REASON_CANCELLED
+
+
+def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(door: Door) -> None:
+    blocker = start_of(random_ids(20, 8600), max_tokens=108, deadline=time.time() + 0.5)
+    door.start(blocker)
+    door.await_accepted(blocker.uuid)
+    waiting = start_of(random_ids(20, 8601), max_tokens=108, deadline=time.time() + 0.05)
+    door.start(waiting)
+    assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DEADLINE
+    ended = door.await_ended(blocker.uuid)
+    assert ended.reason in (states_pb2.FINISH_REASON_DEADLINE, states_pb2.FINISH_REASON_LENGTH)
+
+
+def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(door: Door) -> None:
+    start = start_of(random_ids(20, 8700), max_tokens=100)
+    door.start(start)
+    door.await_output(start.uuid, 10)
+    handle = door.accepted[start.uuid].handle
+    door.manager.SetFinalLength(sequence_pb2.SetFinalLengthRequest(handle=handle, length=27), timeout=10)
+    ended = door.await_ended(start.uuid)
+    assert (ended.reason, ended.tokens) == (states_pb2.FINISH_REASON_STOP, 27)
+    assert len(door.output(start.uuid)) == 7
+
+
+def test_draining_refuses_what_waits_and_lets_the_rest_end(world: EngineWorld, door: Door) -> None:
+    blocker, waiting = (start_of(random_ids(20, 8800 + place), max_tokens=108) for place in range(2))
+    door.start(blocker)
+    door.await_output(blocker.uuid, 3)
+    door.start(waiting)
+    world.admin.Drain(pool_pb2.DrainRequest(), timeout=10)
+    assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DRAINING
+    world.admin.Undrain(pool_pb2.UndrainRequest(), timeout=10)
+    assert len(door.output(blocker.uuid)) == 108
+    wait_until(lambda: not door.loads[-1].draining, "the engine takes on more")
+    again = door.start(start_of([5, 6]))[0]
+    assert len(door.output(again)) == 16
