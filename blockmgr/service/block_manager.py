@@ -149,7 +149,7 @@ class BlockManagerServicer:
         if slot is not None:
             response.live.CopyFrom(live_sequence(managed, slot))
         else:
-            response.finished.CopyFrom(finished_sequence(managed, request.uuid))
+            response.finished.CopyFrom(finished_sequence(managed, request.uuid, b"" if by_uuid else request.caller))
         return response
 
     async def AttachSequence(

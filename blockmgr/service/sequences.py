@@ -28,11 +28,13 @@ def live_sequence(managed: ManagedPool, slot: int) -> sequence_pb2.LiveSequence:
     )
 
 
-def finished_sequence(managed: ManagedPool, uuid: bytes) -> sequence_pb2.FinishedSequence:
-    """A finished request that is still kept; ``NotFound`` if it is not, or never was."""
-    record: FinishedRequest | None = managed.pool.state.archive.find(uuid)
+def finished_sequence(managed: ManagedPool, uuid: bytes, caller: bytes = b"") -> sequence_pb2.FinishedSequence:
+    """A finished request that is still kept, the last of a ``caller`` if one is given; ``NotFound`` if there is none."""
+    archive = managed.pool.state.archive
+    record: FinishedRequest | None = archive.find_caller(caller) if any(caller) else archive.find(uuid)
     if record is None:
-        raise NotFound(f"no sequence has the uuid {uuid.hex() or '(none given)'}, nor had one that is still kept")
+        name = f"caller {caller.hex()}" if caller else f"uuid {uuid.hex() or '(none given)'}"
+        raise NotFound(f"no sequence has the {name}, nor had one that is still kept")
     return sequence_pb2.FinishedSequence(
         uuid=record.uuid,
         prompt=record.prompt,
