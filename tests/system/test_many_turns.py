@@ -3,7 +3,7 @@
 from tests.scripted.hand import HandDriven
 from tests.scripted.world import running
 
-TURNS = 8000
+TURNS = 4000
 
 
 def test_no_turn_is_lost_while_an_executor_sends_as_fast_as_it_can() -> None:

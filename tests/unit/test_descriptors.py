@@ -82,6 +82,15 @@ async def serving(path: Path, manager: Manager, **limits: Any) -> AsyncIterator[
         await server.stop()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _only_new_objects_are_garbage() -> Iterator[None]:
+    """What other modules have left is looked through once, not with each count of descriptors."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
 def manager() -> Iterator[Manager]:
     manager = Manager()
