@@ -1,0 +1,92 @@
+"""Sixteen callers of the Python client, and every kind of process killed under them: nobody notices but by a pause."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagehold.client import AsyncClient, Completion, Delta, Progress, Started
+from tests.launch.tiny_model import save_servable
+from tests.launch.pools import flushed_pool
+from tests.launch.up_program import UpFolder, up_folder
+
+STREAMS, TOKENS = 16, 240
+VICTIMS = ("engine", "manager", "door") * 2
+PROMPTS = [[random.Random(number).randrange(10, 60) for _ in range(8 + 5 * number)] for number in range(STREAMS)]
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpFolder]:
+    model = save_servable(tmp_path_factory.mktemp("model") / "tiny")
+    with up_folder() as folder:
+        folder.start(str(model), "--doors", "2", "--blocks", "1024")
+        folder.await_said("ready after")
+        yield folder
+
+
+class Reader:
+    """One caller: it checks that every event comes where it has to, and keeps what it has."""
+
+    def __init__(self, client: AsyncClient, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.ids: list[int] = []
+        self.started = 0
+
+    async def read(self) -> Completion:
+        """Read the whole answer."""
+        ways = {"temperature": 0.8, "seed": self.number, "max_tokens": TOKENS, "ignore_eos": True}
+        async with self.client.stream(ids=PROMPTS[self.number], **ways) as stream:
+            async for event in stream:
+                self.take(event)
+            return await stream.result()
+
+    def take(self, event: object) -> None:
+        """Check one event."""
+        if isinstance(event, Started):
+            self.started += 1
+        elif isinstance(event, Delta):
+            assert event.first_token == len(self.ids)
+            self.ids += event.ids
+        else:
+            assert isinstance(event, Progress) or len(self.ids) == TOKENS
+
+
+async def undisturbed(address: str) -> list[Completion]:
+    """What each caller gets when nothing happens."""
+    async with AsyncClient(address, connect_seconds=30.0) as client:
+        return await asyncio.gather(*(Reader(client, number).read() for number in range(STREAMS)))
+
+
+async def disturbed(folder: UpFolder) -> list[Completion]:
+    """The same, with a process killed each time that the callers together have come a good way further."""
+    async with AsyncClient(folder.address, connect_seconds=30.0) as client:
+        readers = [Reader(client, number) for number in range(STREAMS)]
+        answers = asyncio.gather(*(reader.read() for reader in readers))
+        for turn, victim in enumerate(VICTIMS):
+            due = (turn + 1) * STREAMS * TOKENS // (len(VICTIMS) + 1)
+            while sum(len(reader.ids) for reader in readers) < due:
+                assert not answers.done(), answers.result()
+                await asyncio.sleep(0.005)
+            killed = folder.pids()[victim]
+            os.kill(killed, signal.SIGKILL)
+            await asyncio.to_thread(folder.await_other, victim, killed)
+        found = await answers
+        assert [reader.started for reader in readers] == [1] * STREAMS
+        return found
+
+
+def test_who_is_killed_under_sixteen_streams_breaks_none_of_them(serving: UpFolder) -> None:
+    expected = asyncio.run(undisturbed(serving.address))
+    found = asyncio.run(disturbed(serving))
+    assert [answer.ids for answer in found] == [answer.ids for answer in expected]
+    assert [answer.text for answer in found] == [answer.text for answer in expected]
+    again = asyncio.run(undisturbed(serving.address))
+    assert all(answer.usage.cached_tokens > 0 for answer in again if answer.usage.prompt_tokens > 16)
+    assert [answer.ids for answer in again] == [answer.ids for answer in expected]
+    pool = asyncio.run(flushed_pool(serving.admin_address))
+    assert pool.free == pool.blocks - 1
