@@ -1,0 +1,214 @@
+"""Engines, managers and doors that die: a client's stream goes on, and each token comes once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from blockmgr.core.states import FinishReason
+from pagehold.inference.v1 import requests_pb2, server_pb2
+from tests.scripted.doors import Call, DoorProcess, details, reason
+from tests.scripted.engine_service import ScriptedEngine
+from tests.scripted.processes import wait_until
+from tests.scripted.scene import Scene, echo, words
+from tests.scripted.world import World, running
+
+TOKENS = 120
+BEFORE = 10
+
+
+@pytest.fixture
+def own(folder: Path) -> Iterator[Scene]:
+    """A scene of this test's own, whose engine records ten tokens of each sequence and then stands still."""
+    with running() as world:
+        engine = ScriptedEngine(world.runtime_dir, folder, echo, limit=BEFORE)
+        with DoorProcess(world.runtime_dir, lost_seconds=20) as door:
+            scene = Scene(world, engine, door)
+            door.await_serving()
+            yield scene
+        scene.engine.kill()
+
+
+def begin(door: DoorProcess, count: int = 3) -> list[Call]:
+    calls = [door.generate(5 + number, stopping={"max_tokens": TOKENS}) for number in range(count)]
+    return [call.await_tokens(BEFORE) for call in calls]
+
+
+def check_whole(calls: list[Call]) -> None:
+    for call in calls:
+        assert call.whole(60).ids == words(TOKENS)
+        assert call.finished.usage.output_tokens == TOKENS
+
+
+def restarted(world: World, folder: Path) -> ScriptedEngine:
+    return ScriptedEngine(world.runtime_dir, folder, echo)
+
+
+def test_streams_outlive_an_engine_that_comes_back_and_each_token_comes_once(own: Scene, folder: Path) -> None:
+    calls = begin(own.door)
+    own.engine.admits = False
+    waiting = own.door.generate(20, stopping={"max_tokens": TOKENS})
+    wait_until(lambda: len(own.engine.starts) == 4, "one more waits")
+    for _ in range(2):
+        own.engine.kill()
+        wait_until(lambda: own.door.health() == "NOT_SERVING", "the door has noticed")
+        own.engine = ScriptedEngine(own.world.runtime_dir, folder, echo, limit=BEFORE)
+        own.door.await_serving()
+    own.engine.limit = None
+    check_whole([*calls, waiting])
+    own.await_idle()
+    assert own.world.violated_invariants() == []
+
+
+def test_streams_outlive_a_stream_that_breaks_between_door_and_engine(own: Scene) -> None:
+    calls = begin(own.door)
+    heard = len(own.engine.starts)
+    own.engine.stop_streams()
+    wait_until(lambda: len(own.engine.starts) == heard + 3, "everything is started again")
+    own.engine.limit = None
+    check_whole(calls)
+
+
+def test_streams_outlive_the_manager(own: Scene) -> None:
+    calls = begin(own.door)
+    pid = own.world.kill_manager()
+    stopped = own.door.generate(50, stopping={"max_tokens": TOKENS, "stop": ["w5 w6"]})
+    own.engine.limit = None
+    own.world.await_manager(other_than=pid)
+    check_whole(calls)
+    assert stopped.whole().text == "w0 w1 w2 w3 w4 "
+    own.await_idle()
+
+
+def test_a_hang_up_while_the_manager_is_away_is_heard_by_the_next_one(own: Scene) -> None:
+    (call,) = begin(own.door, 1)
+    uuid = own.engine.starts[-1].uuid
+    pid = own.world.kill_manager()
+    call.hang_up()
+    own.world.await_manager(other_than=pid)
+    wait_until(lambda: own.engine.ended.get(uuid) == FinishReason.CANCELLED, "it is cancelled")
+
+
+def test_a_generation_moves_with_its_sequence_to_another_engine(folder: Path) -> None:
+    with (
+        running(adoption_seconds=0.5) as world,
+        ScriptedEngine(world.runtime_dir, folder, echo, name="second") as second,
+        DoorProcess(world.runtime_dir) as door,
+    ):
+        door.await_serving()
+        second.draining = True  # so that the first one gets it
+        first = ScriptedEngine(world.runtime_dir, folder, echo, name="first", limit=BEFORE)
+
+        def is_given_to_the_first() -> bool:
+            door.generate(9, stopping={"max_tokens": 1}).ended()
+            return bool(first.starts)
+
+        wait_until(is_given_to_the_first, "work goes to the first engine")
+        calls = begin(door)
+        first.kill()
+        second.adopt_from("first")
+        check_whole(calls)
+
+
+def test_an_engine_that_does_not_come_back_loses_the_generation_with_its_count(folder: Path) -> None:
+    with running() as world, DoorProcess(world.runtime_dir, lost_seconds=2) as door:
+        engine = ScriptedEngine(world.runtime_dir, folder, echo, limit=BEFORE)
+        door.await_serving()
+        (call,) = begin(door, 1)
+        engine.admits = False
+        waiting = door.generate(30)
+        wait_until(lambda: len(engine.starts) == 2, "one more waits")
+        engine.kill()
+        error = call.failure()
+        assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "GENERATION_LOST")
+        assert dict(details(error)["ErrorInfo"].metadata) == {"tokens": str(BEFORE)}
+        assert call.ids == words(BEFORE)
+        assert (waiting.failure().code(), reason(waiting.failure())) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
+
+
+def test_tokens_recorded_and_never_announced_are_delivered_when_the_engine_is_gone(own: Scene) -> None:
+    (call,) = begin(own.door, 1)
+    own.engine.mute = True
+    own.engine.limit = BEFORE + 5
+    reader = own.engine.hand.registration.mapping.ledger
+    (work,) = own.engine.listed()
+    wait_until(lambda: len(reader.tokens(work.handle, 1)) == BEFORE + 5, "more is recorded")
+    assert len(call.ids) == BEFORE
+    own.engine.kill()
+    call.await_tokens(BEFORE + 5)
+
+
+def test_the_death_of_a_door_ends_nothing_and_another_goes_on(own: Scene) -> None:
+    with DoorProcess(own.world.runtime_dir, "other") as other:
+        other.await_serving()
+        calls = [
+            other.generate(5 + number, stopping={"max_tokens": TOKENS}, request_id=f"r{number}") for number in range(3)
+        ]
+        for call in calls:
+            call.await_tokens(BEFORE)
+        other.kill()
+        assert all(call.failure().code() == grpc.StatusCode.UNAVAILABLE for call in calls)
+    attached = [own.door.attach(request_id=f"r{number}", from_token=BEFORE) for number in range(3)]
+    own.engine.limit = None
+    for call, rest in zip(calls, attached, strict=True):
+        assert call.ids + rest.whole(60).ids == words(TOKENS)
+        assert call.text + rest.text == "".join(f"w{number % 100} " for number in range(TOKENS))
+
+
+def test_a_stop_finishes_streams_within_the_grace_and_refuses_what_is_new(own: Scene) -> None:
+    calls = begin(own.door, 5)
+    own.door.stub.GetServerInfo(server_pb2.GetServerInfoRequest())
+    with pytest.raises(grpc.RpcError, match="NOT_FOUND"):  # a handler that has called abort
+        own.door.stub.GetRequest(requests_pb2.GetRequestRequest(request_id="none"))
+    own.door.terminate()
+    wait_until(lambda: own.door.health() == "NOT_SERVING", "not serving, at once", 1.0)
+    error = own.door.generate(9).failure()
+    assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
+    own.engine.limit = None
+    check_whole(calls)
+    assert own.door.process.wait(20) == 0
+
+
+def test_streams_that_outlast_the_grace_end_with_a_status_and_their_generations_go_on(own: Scene) -> None:
+    with DoorProcess(own.world.runtime_dir, "other", grace=1.5) as other:
+        other.await_serving()
+        calls = begin(other, 5)
+        other.terminate()
+        for call in calls:
+            error = call.failure()
+            assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
+            assert "attach" in error.details()
+        assert other.process.wait(20) == 0
+    assert own.engine.ended == {}
+    ids = [call.events[0].started.id for call in calls]
+    own.engine.limit = None
+    assert all(own.door.attach(id=one).whole(60).ids == words(TOKENS) for one in ids)
+
+
+def test_a_second_signal_stops_at_once(own: Scene) -> None:
+    with DoorProcess(own.world.runtime_dir, "other", grace=600, announce_seconds=600) as other:
+        other.await_serving()
+        (call,) = begin(other, 1)
+        other.terminate()
+        wait_until(lambda: other.health() == "NOT_SERVING", "it stops")
+        other.terminate()
+        assert other.process.wait(20) == 0
+        assert call.failure().code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_fifty_cancelled_streams_leave_nothing_behind(own: Scene) -> None:
+    def threads() -> int:
+        return len(list(Path(f"/proc/{own.door.process.pid}/task").iterdir()))
+
+    begin(own.door, 1)[0].hang_up()
+    own.await_idle()
+    before = threads()
+    for call in begin(own.door, 50):
+        call.hang_up()
+    own.await_idle()
+    assert own.door.generate(5, stopping={"max_tokens": 1}).whole().ids == words(1)
+    assert threads() <= before + 1
+    assert set(own.engine.ended.values()) <= {FinishReason.CANCELLED, FinishReason.LENGTH}
+    own.door.terminate()
+    assert own.door.process.wait(20) == 0
