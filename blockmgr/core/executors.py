@@ -34,10 +34,11 @@ class Executors:
 
     def find(self, epoch: int) -> int:
         """Row of a registration that may speak; ``StaleEpoch`` if there is none."""
-        for row, known in enumerate(self.epoch.flat.tolist()):
-            if known == epoch and self.state.get(row) in ALIVE:
-                return row
-        raise StaleEpoch(epoch)
+        epochs = self.epoch.flat.tolist()
+        row = epochs.index(epoch) if epoch in epochs else -1
+        if row < 0 or self.state.get(row) not in ALIVE:
+            raise StaleEpoch(epoch)
+        return row
 
     def named(self, name: str) -> list[int]:
         """Rows of every registration under a name, oldest first."""

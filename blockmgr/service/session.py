@@ -43,9 +43,13 @@ class Turns:
     async def handle(self, turn: turn_pb2.Turn) -> bytes:
         """Handle one turn; returns the serialised response (the same for a session and an exchange)."""
         message = decode_turn(turn)
-        member = self._manager.hear(message.epoch)
-        managed = self._manager.pool_of(message.epoch)
-        await self._hash_long_prompts(managed, message)
+        return await self.answer(self._manager.hear(message.epoch), message)
+
+    async def answer(self, member: Member, message: Message) -> bytes:
+        """Handle what one says who was just heard; returns the serialised response."""
+        managed = self._manager.pool_of(member.epoch)
+        if message.admissions:
+            await self._hash_long_prompts(managed, message)
         member.nudged = False
         return managed.pool.exchange(message)
 
@@ -108,12 +112,14 @@ class Session:
         what = request.WhichOneof("content")
         if what is None:
             raise InvalidMessage("content", "empty", "a turn or a heartbeat must be sent")
-        epoch = request.turn.epoch if what == "turn" else request.heartbeat.epoch
-        self._join(epoch)
         if what == "turn":
-            await self._write(await self._turns.handle(request.turn))
+            turn = request.turn
+            await self._write(await self._turns.answer(self._join(turn.epoch), decode_turn(turn)))
+        else:
+            self._join(request.heartbeat.epoch)
 
-    def _join(self, epoch: int) -> None:
+    def _join(self, epoch: int) -> Member:
+        """Whose session this is: said by its first message, and to be the same from then on."""
         member = self._manager.hear(epoch)
         if self._member is not None and self._member is not member:
             raise InvalidMessage("epoch", epoch, f"this session belongs to epoch {self._member.epoch}")
@@ -127,6 +133,7 @@ class Session:
                 # while after a restart all others wait for its word.
                 member.nudged = False
                 self._manager.nudge(member.pool, session_pb2.NUDGE_REASON_REPORT, epoch)
+        return member
 
     def _leave(self) -> None:
         for task in self._telling:

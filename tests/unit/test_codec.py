@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.messages import (
+    NONE,
     Admission,
     Admitted,
     Appends,
@@ -30,6 +31,8 @@ from blockmgr.core.messages import (
 )
 from blockmgr.core.states import FinishReason, Refusal, SequenceFlags, TicketKind
 from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn, enums
+from blockmgr.service.codec.packing import pack
+from blockmgr.service.codec.turns import DECODERS
 from pagehold.blockmgr.v1 import session_pb2, turn_pb2
 
 HANDLES = st.integers(1, 2**63 - 1)
@@ -203,6 +206,31 @@ def test_an_empty_turn_inside_a_request_can_be_filled() -> None:
     encode_turn(Message(epoch=3, number=4, swap_in=array_of([9])), into=request.turn)
     assert request.WhichOneof("content") == "turn"
     assert decode_turn(request.turn).swap_in.tolist() == [9]
+
+
+def test_an_array_packed_whole_is_the_same_on_the_wire_as_its_elements_one_by_one() -> None:
+    handles, lengths, ids = [1, 2**62], [0, 2**32 - 1], [-(2**31), 2**31 - 1]
+    whole, one_by_one = turn_pb2.Turn(), turn_pb2.Turn()
+    pack(whole.progress, handles=array_of(handles), launched=array_of(lengths))
+    pack(whole.appends, ids=array_of(ids), logprobs=np.array([-0.5, 0.25]))
+    one_by_one.progress.handles.extend(handles)
+    one_by_one.progress.launched.extend(lengths)
+    one_by_one.appends.ids.extend(ids)
+    one_by_one.appends.logprobs.extend([-0.5, 0.25])
+    assert whole.SerializeToString() == one_by_one.SerializeToString()
+
+
+@pytest.mark.parametrize(("field", "number"), [("starts", 2**32), ("starts", -1), ("ids", 2**31)])
+def test_a_number_that_does_not_fit_its_field_is_not_sent(field: str, number: int) -> None:
+    appends = Appends(array_of([1]), array_of([0]), NONE, array_of([0]))
+    setattr(appends, field, array_of([number]))
+    with pytest.raises(ValueError, match=f"{field} holds {number}, which does not fit a field of 32 bits"):
+        encode_turn(Message(epoch=1, number=1, appends=appends))
+
+
+def test_every_field_of_a_turn_is_decoded() -> None:
+    assert set(DECODERS) == {field.name for field in turn_pb2.Turn.DESCRIPTOR.fields}
+    assert set(DECODERS) == {field.name for field in fields(Message)}
 
 
 def test_a_turn_that_says_nothing_of_steps_leaves_them_as_before() -> None:

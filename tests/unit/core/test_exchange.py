@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from blockmgr.core.errors import AlreadyExists, InvalidMessage, MessageOutOfOrder, Precondition, StaleEpoch
-from blockmgr.core.messages import Message, Progress, Reservations
+from blockmgr.core.geometry import slot_of
+from blockmgr.core.messages import Appends, Message, Progress, Reservations
 from blockmgr.core.states import BlockState, FinishReason, Refusal, TicketKind
 from tests.unit.core.talk import Talk, Talker, ids, ints
 
@@ -272,3 +273,28 @@ def test_a_sequence_ends_with_the_reason_given_and_its_tokens_are_kept() -> None
 def test_kinds_of_tickets_keep_their_numbers() -> None:
     assert [kind.value for kind in TicketKind] == list(range(6))
     assert Talker.uuid() != Talker.uuid()
+
+
+def test_appends_without_counts_record_one_token_each() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    first, second = executor.prefilled(ids(6)), executor.prefilled(ids(7, 1))
+    executor.send(appends=Appends(ints(first, second), ints(6, 7), ids=ints(40, 50)))
+    # The second again, beside the next of the first: one by one, each compared with what is there.
+    executor.send(appends=Appends(ints(second, first), ints(7, 7), ids=ints(50, 41)))
+    seqs = talk.pool.state.sequences
+    assert seqs.tokens.row(slot_of(first), 8).tolist() == [*ids(6), 40, 41]
+    assert seqs.tokens.row(slot_of(second), 8).tolist() == [*ids(7, 1), 50]
+    assert [talk.column("count", handle) for handle in (first, second)] == [8, 8]
+    with pytest.raises(InvalidMessage, match=r"length of appends\.ids"):
+        executor.send(appends=Appends(ints(first, second), ints(8, 8), ids=ints(1)))
+
+
+def test_a_sequence_named_twice_in_a_report_is_published_once() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    handle = executor.admit(ids(9)).handle
+    twice = Progress(ints(handle, handle), ints(4, 8), ints(0, 4))
+    executor.send(launched_step=1, progress=twice)
+    blocks = talk.table(handle)
+    assert [talk.block(block) for block in blocks] == [BlockState.SEALED, BlockState.FILLING, BlockState.OWNED]
