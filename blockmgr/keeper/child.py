@@ -33,8 +33,8 @@ class Phase(enum.Enum):
 class Child:
     """The process table's entry for one name. It owns the pidfd and the store; the store outlives each process.
 
-    `starts` counts the processes started and `deaths` those that ended in a row, see `RestartDelay`; `status` is the last word of the current or the last one for people, and
-    `last_code` what the last one ended with.
+    `starts` counts the processes started and `deaths` those that ended in a row, see `RestartDelay`. `status` is the last
+    word for people of the process that runs or ran last; `last_code` and `last_words` are of the last one that ended.
     """
 
     def __init__(self, settings: ChildSettings, runtime: RuntimeDirectory) -> None:
@@ -49,6 +49,7 @@ class Child:
         self.deaths = 0
         self.status = ""
         self.last_code: int | None = None
+        self.last_words = ""
         self._runtime = runtime
         self._ready_at: float | None = None
         self._was_ready = False
@@ -125,7 +126,7 @@ class Child:
         self.process.close()
         self.process = None
         self._runtime.forget(self.settings.name)
-        self.last_code = code
+        self.last_code, self.last_words = code, self.status
         hopeless = code == WRONG_SETTINGS
         if hopeless:
             log("settings are wrong", child=self.settings.name, reason=self.status, stored=len(self.store))

@@ -46,6 +46,7 @@ def _entry(child: Child) -> dict[str, Any]:
         "starts": child.starts,
         "deaths": child.deaths,
         "last_code": child.last_code,
+        "last_words": child.last_words,
         "hopeless": child.is_hopeless,
     }
 
@@ -54,9 +55,9 @@ def read_children(directory: Path) -> dict[str, Any] | None:
     """Return what the keeper of a runtime directory last wrote: its process id as "keeper", a list as "children".
 
     Each child has its name, pid (None: no process), phase, whether it is ready, its status for people, how often it was
-    started and how often in a row it has ended, the code its last process ended with (negative for a signal), and whether
-    it is hopeless: ended for good, for its settings are wrong. None if no keeper wrote anything, or what it wrote cannot
-    be read.
+    started and how often in a row it has ended, the code that its last process ended with (negative for a signal) and the
+    last status of that, and whether it is hopeless: ended for good, for its settings are wrong. None if no keeper wrote
+    anything, or what it wrote cannot be read.
     """
     try:
         table: dict[str, Any] = json.loads((directory / _NAME).read_text())

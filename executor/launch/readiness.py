@@ -29,6 +29,7 @@ class ChildState:
     starts: int = 0
     deaths: int = 0
     last_code: int | None = None
+    last_words: str = ""
     hopeless: bool = False
 
 
@@ -73,7 +74,7 @@ class History:
     def _news(self, before: ChildState | None, name: str) -> list[str]:
         now, lines = self.state.children[name], []
         if before is not None and before.pid is not None and now.pid != before.pid and not now.hopeless:
-            reason = f": {now.status or before.status}" if not before.ready and (now.status or before.status) else ""
+            reason = f": {now.last_words}" if now.last_words and now.last_code else ""
             lines.append(f"{name} ended {describe_code(now.last_code)}{reason}")
         if now.pid is not None:
             self.restarts[name] += self._pids.get(name, now.pid) != now.pid

@@ -33,7 +33,7 @@ class Log:
 
 def describe_failure(child: ChildState, log: Log) -> str:
     """Why a process does not come up, in its own words where it left any."""
-    if child.status:
-        return f"{child.name}: {child.status}"
+    if child.last_words:
+        return f"{child.name}: {child.last_words}"
     ended = f"{child.name} ended {describe_code(child.last_code)} and gave no reason"
     return "\n".join([f"{ended}; last in the log:", *log.last_lines()] if log.last_lines() else [ended])

@@ -15,7 +15,7 @@ from blockmgr.notify import Notifier
 from executor.launch.display import Display
 from executor.launch.ending import end_leftovers
 from executor.launch.lock import UpLock
-from executor.launch.readiness import ChildState, History, is_serving
+from executor.launch.readiness import History, is_serving
 from executor.launch.reasons import Log, describe_failure
 from executor.launch.settings import LaunchSettings
 from executor.launch.summary import figures_of, status_line, summary_of
@@ -54,9 +54,10 @@ class Up:
         self._notifier = Notifier.from_environment()
         self._supervision = Supervision(self._folder, children, settings.up.log_path, display.tell)
         self._history = History(self._folder, [child.name for child in children])
+        self._log = Log(settings.up.log_path)
         self._began = time.monotonic()
         self._is_stopping = False
-        self._given_up: ChildState | None = None
+        self._given_up = ""
 
     async def run(self) -> int:
         """Start everything, keep it running until asked to stop, end it; return the exit code.
@@ -69,7 +70,6 @@ class Up:
         """
         lock = UpLock(self._folder)
         try:
-            log = Log(self._settings.up.log_path)
             self._watch_signals()
             await asyncio.to_thread(end_leftovers, self._folder, self._children, self._display.tell)
             watching = asyncio.create_task(self._watch())
@@ -80,7 +80,7 @@ class Up:
                 with suppress(asyncio.CancelledError):
                     await watching
             self._look()
-            return self._explain(code, log)
+            return self._explain(code)
         finally:
             lock.close()
 
@@ -120,7 +120,8 @@ class Up:
             failed = self._history.state.find_failed(self._settings.up.attempts)
             if failed is not None:
                 # The keeper would try for ever.
-                self._given_up = failed
+                reason = describe_failure(failed, self._log)
+                self._given_up = f"{reason}\n{failed.name} ended {failed.deaths} times in a row: given up"
                 self._stop()
             await asyncio.sleep(LOOK_SECONDS)
         return False
@@ -147,19 +148,17 @@ class Up:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def _explain(self, code: int, log: Log) -> int:
+    def _explain(self, code: int) -> int:
         """Say why all has ended, unless somebody wanted it; return the exit code."""
-        if self._given_up is not None:
-            name, attempts = self._given_up.name, self._settings.up.attempts
-            self._display.tell(describe_failure(self._history.state.children.get(name, self._given_up), log))
-            self._display.tell(f"{name} ended {attempts} times in a row: given up")
+        if self._given_up:
+            self._display.tell(self._given_up)
             return FAILED
         if code == WRONG_SETTINGS:
             hopeless = [child for child in self._history.state.children.values() if child.hopeless]
             for child in hopeless:
-                self._display.tell(describe_failure(child, log))
+                self._display.tell(describe_failure(child, self._log))
             if not hopeless:
-                self._display.tell("\n".join(["the keeper cannot be run:", *log.last_lines()]))
+                self._display.tell("\n".join(["the keeper cannot be run:", *self._log.last_lines()]))
         elif code:
             self._display.tell("stopped, but not every process ended by itself")
         else:

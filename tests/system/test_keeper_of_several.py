@@ -41,6 +41,7 @@ class Family:
                     (sys.executable, str(TOY), str(self._plan.with_name(f"{name}.journal")), tasks.get(name, "serve")),
                     stage=STAGES[name],
                     stop_grace=30.0,
+                    watchdog=1.0,
                     restart_delay=RestartDelay(immediate=1000, longest=0.1),
                 )
                 for name in NAMES

@@ -1,0 +1,32 @@
+"""`up` with toys for children: the first argument says what each is to do, as name=task,name=task."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from blockmgr.keeper import ChildSettings
+from executor.commands import up
+from executor.launch import process
+from executor.launch.settings import LaunchSettings
+from tests.system.keeper_program import TOY
+
+TASKS = dict(part.split("=") for part in sys.argv.pop(1).split(","))
+STAGES = {"manager": 0, "engine": 1}
+
+
+def toys(settings: LaunchSettings) -> list[ChildSettings]:
+    """Toys in the place of the processes that are meant."""
+    door = ChildSettings("door", (sys.executable, "-m", "tests.launch.toy_door", settings.door.address), stage=2)
+    journals = settings.up.runtime_dir.parent
+    return [*(_toy(name, task, journals) for name, task in TASKS.items()), door]
+
+
+def _toy(name: str, task: str, journals: Path) -> ChildSettings:
+    command = (sys.executable, str(TOY), str(journals / f"{name}.journal"), task)
+    return ChildSettings(name, command, stage=STAGES[name], stop_grace=5.0, watchdog=1.0)
+
+
+if __name__ == "__main__":
+    process.children_of = toys  # type: ignore[attr-defined]
+    typer.run(up)
