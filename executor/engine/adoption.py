@@ -29,7 +29,7 @@ def adopt(registration: Registration, work: Work, changes: PendingChanges) -> in
             raise RuntimeError(f"the ledger has no row for {one.handle}, which was just adopted")
         sequence = take_up(row, registration.mapping)
         sequence.suspect = one.suspect
-        work.add(sequence)
+        work.take_up(sequence)
         changes.note(sequence.slot, list(enumerate(sequence.table)))
         log.info(
             "adopted",
@@ -59,6 +59,9 @@ def take_up(row: SequenceRow, mapping: PoolMapping) -> Sequence:
         frozen=True,
     )
     sequence.update(0, [block if block < base else 0 for block in row.table.tolist()])
+    if sequence.is_prefill and not sequence.launched % mapping.ledger.geometry.tokens_per_block:
+        # Others may have computed more of its prompt than it had come to: it looks before it computes.
+        sequence.awaiting = row.handle
     if not readable:
         sequence.error_id = uuid.uuid4().hex
         sequence.end(FinishReason.INTERNAL)

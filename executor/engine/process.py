@@ -30,6 +30,7 @@ from executor.manager import ManagerSession, Registration, Revoked, register
 from executor.manager.channel import reason_of
 from executor.models.errors import ModelError
 from executor.models.model import PagedModel
+from executor.models.progress import progress_told
 from pagehold.engine.v1 import description_pb2
 
 log = structlog.get_logger()
@@ -49,12 +50,13 @@ class EngineProcess:
         self._engine: Engine | None = None
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a second signal leaves at once. Raises what keeps the engine from working."""
+        """Serve until SIGTERM or SIGINT; a second signal ends it at once. Raises what keeps the engine from working."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         if self.settings.metrics_port:
             self._metrics.serve(self.settings.metrics_port)
-        prepared = prepare(self.settings)
+        with progress_told(self._notifier.status):
+            prepared = prepare(self.settings)
         log.info(
             "model found", model=prepared.source.name, revision=prepared.revision, folder=str(prepared.source.folder)
         )
@@ -62,7 +64,8 @@ class EngineProcess:
         # Only now: the manager has seen to it that this name, and so this socket, is nobody else's.
         server = EngineServer(self.settings.socket)
         self._notifier.status(f"loading {prepared.source.name}")
-        model = load(prepared)
+        with progress_told(self._notifier.status):
+            model = load(prepared)
         self._serve(registration, server, prepared, model)
 
     def _register(self, prepared: Prepared) -> Registration:
@@ -139,9 +142,11 @@ class EngineProcess:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._engine is None:
             raise SystemExit(0)
+        if self._engine.is_stopping:
+            # Asked twice: what the ledger holds is enough for a successor.
+            _end_now(0)
         self._notifier.stopping()
-        again = self._engine.is_stopping
-        self._engine.stop(0.0 if again else self.settings.stop_grace)
+        self._engine.stop(self.settings.stop_grace)
 
 
 def serve(settings: EngineSettings) -> int:

@@ -66,15 +66,17 @@ def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequenc
         sequence = Sequence(request, admitted.handle, request.prompt.tolist(), recorded=len(request.prompt))
         work.add(sequence)
         work.blocked = False
-        if waiting.cancelled:
-            sequence.end(FinishReason.CANCELLED)
+        if waiting.cancelled or waiting.late:
+            sequence.end(FinishReason.CANCELLED if waiting.cancelled else FinishReason.DEADLINE)
         return sequence
     work.commitments.release(request.uuid)
-    if admitted.refusal in NOT_NOW and not waiting.cancelled:
+    if waiting.cancelled:
+        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_CANCEL))
+    elif waiting.late:
+        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DEADLINE))
+    elif admitted.refusal in NOT_NOW:
         work.waiting.put_back(waiting)
         work.blocked = True
-    elif waiting.cancelled:
-        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_CANCEL))
     elif admitted.refusal == Refusal.DRAINING:
         work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
     else:

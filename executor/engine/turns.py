@@ -44,13 +44,17 @@ class Turn:
     reserved: list[Sequence] = field(default_factory=list)
     asked: list[Waiting] = field(default_factory=list)
     tickets: list[int] = field(default_factory=list)
+    changes_solo: bool = False
+    """Whether the manager thinks that another sequence runs alone, or none."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is said beside the steps."""
         message = self.message
         said = (self.appended, self.ending, self.reserved, self.asked, self.tickets)
-        return not any(said) and not (len(message.progress.handles) or len(message.look_again) or message.failed)
+        return not (
+            any(said) or len(message.progress.handles) or len(message.look_again) or message.failed or self.changes_solo
+        )
 
 
 def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn:
@@ -67,6 +71,7 @@ def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn
         flight.take_failure()
     message.completed_step = flight.completed_step
     message.solo = work.solo.handle if work.solo is not None else 0
+    turn.changes_solo = message.solo != work.solo_known
     turn.tickets, work.copied = work.copied, []
     message.tickets_done = ints(turn.tickets)
     _report(turn, work, completed)

@@ -25,6 +25,8 @@ class Waiting:
     """Requests admitted before it though they came after it."""
     cancelled: bool = False
     """Asked to end while it is being admitted."""
+    late: bool = False
+    """Past its deadline while it is being admitted."""
 
 
 class WaitingRequests:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 
 import structlog
 
@@ -60,6 +61,8 @@ class Work:
         """Tickets whose copies have completed, to be reported."""
         self.tickets: dict[int, tuple[Sequence | None, int]] = {}
         self.news: list[News] = []
+        self._deadlines: list[tuple[float, bytes]] = []
+        """A heap of deadlines, those of requests that have ended included."""
 
     # -- what front doors want -------------------------------------------------------------------------------------------
 
@@ -89,6 +92,7 @@ class Work:
             self.refuse(request, error)
         else:
             self.waiting.add(Waiting(request, self.now()))
+            self._note_deadline(request)
 
     def follow(self, uuid: bytes, stream: Stream) -> None:
         """Tell a stream where a request stands; of one that still waits, it hears when it is accepted."""
@@ -116,19 +120,25 @@ class Work:
 
     def expire(self) -> float:
         """End what is past its deadline. Returns seconds until the next deadline, infinity if there is none."""
-        now, nearest = self.now(), float("inf")
-        for waiting in list(self.waiting):
-            left = _left(waiting.request, now)
-            if left <= 0:
-                self.waiting.remove(waiting)
-                self._refuse(waiting.request.uuid, submit_pb2.REFUSED_BY_DEADLINE)
-            nearest = min(nearest, left) if left > 0 else nearest
-        for sequence in self.sequences.values():
-            left = _left(sequence.request, now)
-            if left <= 0:
-                sequence.end(FinishReason.DEADLINE)
-            nearest = min(nearest, left) if left > 0 else nearest
-        return nearest
+        now = self.now()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, uuid = heappop(self._deadlines)
+            self._end_late(uuid)
+        return self._deadlines[0][0] - now if self._deadlines else float("inf")
+
+    def _end_late(self, uuid: bytes) -> None:
+        waiting = self.waiting.get(uuid)
+        if waiting is not None:
+            self.waiting.remove(waiting)
+            self._refuse(uuid, submit_pb2.REFUSED_BY_DEADLINE)
+        elif uuid in self.asked:
+            self.asked[uuid].late = True
+        elif uuid in self.by_uuid:
+            self.by_uuid[uuid].end(FinishReason.DEADLINE)
+
+    def _note_deadline(self, request: Request) -> None:
+        if request.deadline is not None:
+            heappush(self._deadlines, (request.deadline, request.uuid))
 
     def refuse(self, request: Request, error: RequestRefused) -> None:
         """Say why a request cannot be taken."""
@@ -167,6 +177,11 @@ class Work:
         """Whether somebody waits for what the manager refused for now, or for what another sequence computes."""
         blocked = self.blocked and len(self.waiting) > 0
         return blocked or bool(self.short) or any(one.awaiting for one in self.sequences.values())
+
+    def take_up(self, sequence: Sequence) -> None:
+        """A sequence that an earlier life has left goes on here."""
+        self.add(sequence)
+        self._note_deadline(sequence.request)
 
     def add(self, sequence: Sequence) -> None:
         """A sequence is this engine's from now on."""
@@ -231,8 +246,3 @@ def accepted(sequence: Sequence, to: Stream | None = None) -> Accepted:
     return Accepted(
         sequence.request.uuid, sequence.handle, sequence.prompt, sequence.cached_tokens, sequence.recorded, to
     )
-
-
-def _left(request: Request, now: float) -> float:
-    deadline = request.deadline
-    return float("inf") if deadline is None else deadline - now

@@ -67,7 +67,7 @@ def test_thirty_two_prompts_eight_at_a_time_get_the_ids_that_each_gets_alone(mod
 
 def test_sampled_ids_depend_on_seed_and_position_and_not_on_neighbours(model: Path, door: Door) -> None:
     prompt = ids(20, 100)
-    sampled = {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "min_p": 0.01, "seed": (1 << 64) - 5}
+    sampled: dict[str, Any] = {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "min_p": 0.01, "seed": (1 << 64) - 5}
     together = door.start(
         start_of(prompt, **sampled),
         start_of(ids(33, 101)),

@@ -1,0 +1,93 @@
+"""The queue of waiting requests, and commitments."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from executor.engine.request import Request
+from executor.engine.waiting import MOST_PASSES, Commitments, Waiting, WaitingRequests
+from tests.unit.engine.sequences import LIMITS, request
+
+
+def queue_of(*requests: Request) -> WaitingRequests:
+    queue = WaitingRequests(100)
+    for one in requests:
+        queue.add(Waiting(one))
+    return queue
+
+
+def taken(queue: WaitingRequests, most_blocks: int = 1000) -> Request | None:
+    waiting = queue.take(lambda one: one.blocks(LIMITS) <= most_blocks)
+    return waiting.request if waiting else None
+
+
+def test_a_greater_priority_goes_first_and_equals_by_arrival() -> None:
+    low, first, second, high = request(priority=-1), request(), request(), request(priority=3)
+    queue = queue_of(low, first, second, high)
+    assert [taken(queue) for _ in range(5)] == [high, first, second, low, None]
+
+
+def test_what_was_taken_in_vain_comes_back_before_its_equals() -> None:
+    first, second, high = request(), request(), request(priority=1)
+    queue = queue_of(first, second)
+    waiting = queue.take(lambda _: True)
+    assert waiting is not None
+    queue.put_back(waiting)
+    queue.add(Waiting(high))
+    assert [taken(queue) for _ in range(3)] == [high, first, second]
+
+
+def test_small_ones_pass_one_that_does_not_fit_a_bounded_number_of_times() -> None:
+    big, small = request(200), [request(8, 8) for _ in range(MOST_PASSES + 3)]
+    queue = queue_of(big, *small)
+    passed = 0
+    while taken(queue, 5) is not None:
+        passed += 1
+    assert passed == MOST_PASSES
+    assert taken(queue) is big
+
+
+def test_removed_ones_are_gone_and_places_are_counted() -> None:
+    first, second = request(), request()
+    queue = WaitingRequests(2)
+    for one in (first, second):
+        assert not queue.is_full
+        queue.add(Waiting(one))
+    assert queue.is_full
+    found = queue.get(first.uuid)
+    assert found is not None
+    queue.remove(found)
+    assert queue.get(first.uuid) is None
+    assert len(queue) == 1
+    assert taken(queue) is second
+
+
+def test_commitments_count_each_request_once_and_come_back() -> None:
+    commitments = Commitments(10)
+    commitments.hold(b"a", 6)
+    assert commitments.fits(4)
+    assert not commitments.fits(5)
+    commitments.hold(b"a", 7)
+    assert commitments.total == 7
+    commitments.release(b"a")
+    commitments.release(b"a")
+    assert commitments.total == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 60)), max_size=40), st.integers(1, 20))
+def test_whatever_runs_together_could_all_be_as_long_as_it_may(sizes: list[tuple[int, int]], pool: int) -> None:
+    queue = queue_of(*[request(prompt, output) for prompt, output in sizes])
+    commitments, running = Commitments(pool), list[Request]()
+    ended = 0
+    while len(queue) or running:
+        waiting = queue.take(lambda one: commitments.fits(one.blocks(LIMITS)))
+        if waiting is not None:
+            commitments.hold(waiting.request.uuid, waiting.request.blocks(LIMITS))
+            running.append(waiting.request)
+            assert sum(one.blocks(LIMITS) for one in running) <= pool
+        elif running:
+            commitments.release(running.pop(0).uuid)
+            ended += 1
+        else:
+            break
+    fitting = sum(one.blocks(LIMITS) <= pool for one in (request(*size) for size in sizes))
+    assert ended == fitting or any(one.request.blocks(LIMITS) > pool for one in queue)
