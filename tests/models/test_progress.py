@@ -1,0 +1,22 @@
+from executor.models.progress import byte_bar, progress_told
+
+
+def test_every_whole_per_cent_is_told_once() -> None:
+    told: list[str] = []
+    with progress_told(told.append), byte_bar("Loading x", 1000, shown=False) as advance:
+        for _ in range(8):
+            advance(4)
+        advance(968)
+    assert told == ["Loading x: 0 %", "Loading x: 1 %", "Loading x: 2 %", "Loading x: 3 %", "Loading x: 100 %"]
+
+
+def test_nothing_is_told_outside_and_of_what_is_empty_all_is_done() -> None:
+    told: list[str] = []
+    with progress_told(told.append):
+        pass
+    with byte_bar("Loading x", 10, shown=False) as advance:
+        advance(10)
+    assert told == []
+    with progress_told(told.append), byte_bar("Loading x", 0, shown=False) as advance:
+        advance(1)
+    assert told == ["Loading x: 100 %"]
