@@ -50,7 +50,7 @@ class EngineProcess:
         self._engine: Engine | None = None
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a second signal leaves at once. Raises what keeps the engine from working."""
+        """Serve until SIGTERM or SIGINT; a second signal ends it at once. Raises what keeps the engine from working."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         if self.settings.metrics_port:
@@ -142,9 +142,11 @@ class EngineProcess:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._engine is None:
             raise SystemExit(0)
+        if self._engine.is_stopping:
+            # Asked twice: what the ledger holds is enough for a successor.
+            _end_now(0)
         self._notifier.stopping()
-        again = self._engine.is_stopping
-        self._engine.stop(0.0 if again else self.settings.stop_grace)
+        self._engine.stop(self.settings.stop_grace)
 
 
 def serve(settings: EngineSettings) -> int:
