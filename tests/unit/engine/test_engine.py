@@ -169,6 +169,8 @@ def test_a_suspect_runs_alone_once_the_manager_knows_until_it_makes_progress() -
     bench.session.answer()
     bench.go()
     assert bench.session.turns[-1].solo == 0
+    bench.device.finish()
+    bench.go()
     assert bench.device.steps[-1].slots.tolist() == [0, 1]
 
 
