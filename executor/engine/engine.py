@@ -103,17 +103,19 @@ class Engine:
         """One round: take what has come, launch what can be launched, say what there is to be said; then wait for news."""
         if self._registration.heartbeat.revoked.is_set():
             raise Revoked("the manager says that the registration is over")
-        metrics, started = self._metrics, time.perf_counter()
+        clock = [time.perf_counter()]
         self._take_orders()
         nearest = self.work.expire()
         self._land()
         self._take_reply()
-        recorded = time.perf_counter()
-        self._launch_steps()
-        launched = time.perf_counter()
+        clock.append(time.perf_counter())
+        scheduling = self._launch_steps()
+        clock.append(time.perf_counter())
         self._submit_turn()
+        clock.append(time.perf_counter())
         self._tell_doors()
-        metrics.add_round(record=recorded - started + time.perf_counter() - launched, launch=launched - recorded)
+        clock.append(time.perf_counter())
+        self._metrics.add_round(clock, scheduling)
         self.load = self._take_load()
         self._alive(self.flight.oldest)
         self._wait(nearest)
@@ -170,16 +172,19 @@ class Engine:
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
-    def _launch_steps(self) -> None:
+    def _launch_steps(self) -> float:
+        """Launch what can be launched. Returns the seconds that choosing it took."""
+        scheduling = 0.0
         while self.flight.may_launch and not self._is_leaving:
             started = time.perf_counter()
             runnable = self.work.runnable(idle=not self.flight.count)
             parts = plan(runnable, self._ways.budget, self._tokens_per_block)
-            self._metrics.schedule.inc(time.perf_counter() - started)
+            scheduling += time.perf_counter() - started
             if not parts:
-                return
+                break
             self.flight.launch(parts)
             self._metrics.count_step(parts)
+        return scheduling
 
     def _land(self) -> None:
         landed = self.flight.land()

@@ -1,5 +1,7 @@
 """What an engine counts, for Prometheus. ``docs/metrics.md`` lists the names."""
 
+from itertools import pairwise
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from blockmgr.core.messages import Reply
@@ -7,6 +9,7 @@ from blockmgr.core.states import FinishReason
 from executor.engine.flight import Landed
 from executor.engine.news import Accepted, Ended, News, Refused
 from executor.engine.scheduler import Part
+from pagehold.engine.v1 import submit_pb2
 
 TURN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -38,8 +41,8 @@ class Metrics:
         self._steps = counter("steps", "Steps completed, failed ones included.")
         self._turns = counter("turns", "Turns answered by the manager.")
         parts = counter("seconds", "Where the engine's time goes, by part.", "part")
-        self._record, self._launch = parts.labels("record"), parts.labels("launch")
-        self.schedule = parts.labels("schedule")
+        self._record, self._turn, self._tell = (parts.labels(name) for name in ("record", "turn", "tell"))
+        self._schedule, self._launch = parts.labels("schedule"), parts.labels("launch")
         self._device = parts.labels("device")
         self.manager_wait = parts.labels("manager_wait")
         self._step_seconds = Histogram(
@@ -63,10 +66,14 @@ class Metrics:
         self._free.set(free_blocks)
         self._committed.set(committed)
 
-    def add_round(self, record: float, launch: float) -> None:
-        """Seconds that a round of the loop took, without its wait."""
+    def add_round(self, clock: list[float], scheduling: float) -> None:
+        """A round of the loop: when each of its four parts began and the last ended, and what of the second was choosing."""
+        record, launch, turn, tell = (later - earlier for earlier, later in pairwise(clock))
         self._record.inc(record)
-        self._launch.inc(launch)
+        self._schedule.inc(scheduling)
+        self._launch.inc(launch - scheduling)
+        self._turn.inc(turn)
+        self._tell.inc(tell)
 
     def count_step(self, parts: list[Part]) -> None:
         """A step was launched."""
@@ -102,6 +109,4 @@ class Metrics:
 def _reason(refused: Refused) -> str:
     if refused.refusal:
         return refused.refusal.name.lower()
-    from pagehold.engine.v1 import submit_pb2
-
     return submit_pb2.RefusedBy.Name(refused.by).removeprefix("REFUSED_BY_").lower()

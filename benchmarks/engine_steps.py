@@ -1,0 +1,169 @@
+"""Where a step's time goes in an engine: a manager, an engine over a tiny model with random weights, one front door.
+
+So many sequences decode side by side; what the engine counts is read at the beginning and at the end, and divided by the
+steps between. `manager wait` is the time in which the device had nothing to do for want of the manager's answer. Run with
+
+    python -m benchmarks.engine_steps [--json] [--sizes 1,64,256] [--tokens 200]
+"""
+
+import argparse
+import json
+import queue
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import grpc
+
+from pagehold.engine.v1 import engine_service_pb2_grpc, request_pb2, submit_pb2
+
+SIZES = (1, 64, 256)
+PROMPTS = (20, 60)
+CONFIGURATION = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "eos_token_id": 2,
+}
+PARTS = ("record", "schedule", "launch", "turn", "tell", "device", "manager_wait")
+COMMAND = [sys.executable, "-m", "pagehold.client"]
+
+
+class Figures:
+    """What an engine counts, read over HTTP."""
+
+    def __init__(self, port: int) -> None:
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            lines = re.findall(r"^pagehold_engine_(\S+) (\S+)$", answer.read().decode(), re.MULTILINE)
+        self._values = {name: float(value) for name, value in lines}
+
+    def since(self, before: "Figures") -> dict[str, float]:
+        """Milliseconds of each part a step, and of a turn; steps, turns and tokens a second of the device's time."""
+        grown = {name: value - before._values.get(name, 0.0) for name, value in self._values.items()}
+        steps, turns = grown["steps_total"], grown["turns_total"]
+        found = {part: 1000 * grown.get(f'seconds_total{{part="{part}"}}', 0.0) / steps for part in PARTS}
+        found["turn_to_reply"] = 1000 * grown["turn_seconds_sum"] / turns
+        return found | {"steps": steps, "turns": turns, "tokens": grown["tokens_generated_total"]}
+
+
+@contextmanager
+def engine(folder: Path, most: int) -> Iterator[tuple[Path, int]]:
+    """A manager and an engine that serves. Yields the engine's socket and the port of its metrics."""
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(CONFIGURATION))
+    runtime_dir, port = folder / "run", free_port()
+    shared = ["--runtime-dir", str(runtime_dir), "--log-level", "error"]
+    sizes = ["--max-running", str(most), "--step-tokens", str(max(512, most)), "--pool-bytes", str(256 << 20)]
+    model = [str(folder / "model"), "--weights", "random", "--metrics-port", str(port)]
+    with (
+        subprocess.Popen([*COMMAND, "blockmgr", *shared, "--address", f"unix:{runtime_dir}/admin.sock"]) as manager,
+        subprocess.Popen([*COMMAND, "executor", *model, *shared, *sizes]) as process,
+    ):
+        try:
+            yield runtime_dir / "engines" / "engine.sock", port
+        finally:
+            process.kill()
+            manager.kill()
+
+
+def free_port() -> int:
+    """A port that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Door:
+    """Submits sequences and waits for their ends."""
+
+    def __init__(self, path: Path) -> None:
+        while not path.exists():
+            time.sleep(0.05)
+        self._channel = grpc.insecure_channel(f"unix:{path}")
+        self._requests: queue.SimpleQueue[submit_pb2.SubmitRequest] = queue.SimpleQueue()
+        stub = engine_service_pb2_grpc.EngineServiceStub(self._channel)
+        while True:
+            self._responses = stub.Submit(iter(self._requests.get, None), wait_for_ready=True)
+            try:
+                next(self._responses)
+                return
+            except grpc.RpcError:
+                # It is loading still.
+                time.sleep(0.1)
+
+    def start(self, count: int, tokens: int) -> None:
+        """Submit so many sequences, and return when all of them are decoding."""
+        chance, starts = random.Random(count), []
+        for _ in range(count):
+            prompt = [chance.randrange(3, 512) for _ in range(chance.randrange(*PROMPTS))]
+            parameters = request_pb2.Parameters(max_tokens=tokens, min_tokens=tokens, top_p=1.0)
+            request = request_pb2.Request(parameters=parameters)
+            starts.append(submit_pb2.Start(uuid=uuid.uuid4().bytes, prompt=prompt, request=request, body=bytes(16)))
+        self._requests.put(submit_pb2.SubmitRequest(starts=starts))
+        decoding: set[int] = set()
+        while len(decoding) < count:
+            decoding.update(next(self._responses).recorded.handles)
+
+    def finish(self, count: int) -> None:
+        """Return when all have ended."""
+        while count:
+            count -= len(next(self._responses).ended)
+
+
+def measure(sizes: list[int], tokens: int) -> dict[int, dict[str, float]]:
+    """The parts of a step, by the number of sequences."""
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="ph-") as folder, engine(Path(folder), max(sizes)) as (path, port):
+        door = Door(path)
+        for size in sizes:
+            door.start(size, tokens)
+            before, began = Figures(port), time.perf_counter()
+            door.finish(size)
+            results[size] = Figures(port).since(before)
+            results[size]["seconds"] = time.perf_counter() - began
+    return results
+
+
+def print_table(results: dict[int, dict[str, float]]) -> None:
+    """One column for each number of sequences."""
+    print(f"{'sequences':20}" + "".join(f"{size:>10,}" for size in results))
+    for name in (*PARTS, "turn_to_reply"):
+        print(f"{name.replace('_', ' '):20}" + "".join(f"{one[name]:>10.3f}" for one in results.values()))
+    for name in ("steps", "turns", "tokens"):
+        print(f"{name:20}" + "".join(f"{one[name]:>10,.0f}" for one in results.values()))
+    rates = (one["tokens"] / one["seconds"] for one in results.values())
+    print(f"{'tokens a second':20}" + "".join(f"{rate:>10,.0f}" for rate in rates))
+    print("milliseconds a step; turn to reply: milliseconds a turn")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of sequences (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=200, help="tokens of each (%(default)s)")
+    arguments = parser.parse_args()
+    results = measure([int(size) for size in arguments.sizes.split(",")], arguments.tokens)
+    if arguments.json:
+        print(json.dumps(results))
+    else:
+        print_table(results)
+
+
+if __name__ == "__main__":
+    main()
