@@ -5,13 +5,12 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from pagehold.client import AsyncClient, Completion, Delta, Progress, Started
-from tests.launch.tiny_model import save_servable
 from tests.launch.pools import flushed_pool
+from tests.launch.tiny_model import save_servable
 from tests.launch.up_program import UpFolder, up_folder
 
 STREAMS, TOKENS = 16, 240
