@@ -7,7 +7,7 @@ from executor.frontend import parameters, validation
 from executor.frontend.door import Door
 from executor.frontend.engine_link import EngineLink
 from executor.frontend.engines import model_of
-from executor.frontend.errors import NotServing
+from executor.frontend.errors import InvalidRequest, NotServing
 from executor.frontend.generation import Generation
 from executor.frontend.models import Model
 from executor.frontend.prompts import tokens_of
@@ -16,6 +16,9 @@ from pagehold.engine.v1 import request_pb2, submit_pb2
 from pagehold.inference.v1 import generation_pb2
 
 NO_DIGEST = b""
+
+LARGEST_START = 15 << 20
+"""Bytes of a prompt on its way to the engine: a message that the engine's server refuses would end the stream of all."""
 
 
 async def submit(door: Door, request: generation_pb2.GenerateRequest) -> Generation:
@@ -46,6 +49,8 @@ def _send(door: Door, model: Model, settled: request_pb2.Request, prompt: list[i
         caller=parameters.caller_digest(name) if name else NO_DIGEST,
         body=body,
     )
+    if (size := start.ByteSize()) > LARGEST_START:
+        raise InvalidRequest.of("prompt", f"takes {size} bytes as tokens, but may take at most {LARGEST_START}")
     sequence = Sequence(
         uuid=start.uuid,
         pool=model.pool.name,

@@ -108,7 +108,7 @@ class Call:
     def __init__(self, call: Any) -> None:
         self.call = call
         self.events: list[Event] = []
-        self.error: grpc.RpcError | None = None
+        self.error: Any = None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -143,11 +143,15 @@ class Call:
         assert self.ended(seconds).error is None, self.error
         return self
 
-    def failure(self, seconds: float = 30.0) -> grpc.RpcError:
+    def failure(self, seconds: float = 30.0) -> Any:
         """Wait for the end, which must be an error."""
         error = self.ended(seconds).error
         assert error is not None, self.events
         return error
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._done.is_set()
 
     def hang_up(self) -> None:
         """Cancel the call."""

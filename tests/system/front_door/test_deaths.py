@@ -133,7 +133,7 @@ def test_tokens_recorded_and_never_announced_are_delivered_when_the_engine_is_go
     own.engine.limit = BEFORE + 5
     reader = own.engine.hand.registration.mapping.ledger
     (work,) = own.engine.listed()
-    wait_until(lambda: len(reader.tokens(work.handle, 1)) == BEFORE + 5, "more is recorded")
+    wait_until(lambda: len(reader.tokens(work.handle, 1)) == BEFORE + 5, "more is recorded")  # type: ignore[arg-type]
     assert len(call.ids) == BEFORE
     own.engine.kill()
     call.await_tokens(BEFORE + 5)
