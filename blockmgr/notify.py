@@ -1,7 +1,7 @@
 """The client's side of systemd's notification protocol: state, watchdog and the descriptor store.
 
 The manager speaks it to whoever started it, systemd or the keeper (`blockmgr.keeper`), over the datagram socket named
-by $NOTIFY_SOCKET, and finds what it stored in an earlier life in the descriptors passed to it ($LISTEN_FDS).
+by $NOTIFY_SOCKET. What it stored in an earlier life it finds among the `inherited` descriptors.
 
 A datagram can be refused while the receiver is busy, and sent is not received. So a store on which memory depends is
 sent again until it is taken, and confirmed by a barrier: the receiver closes the barrier's pipe once it has handled
@@ -15,10 +15,10 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from blockmgr.packets import FIRST_INHERITED, MOST_DESCRIPTORS, check_name, rights
+from blockmgr.packets import MOST_DESCRIPTORS, check_name, rights
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 
@@ -244,33 +244,6 @@ def say_why_it_ends(text: str) -> None:
         notifier = Notifier.from_environment()
         notifier.status(text)
         notifier.close()
-
-
-def inherited_descriptors(environment: MutableMapping[str, str] = os.environ) -> dict[str, list[int]]:
-    """Take the descriptors that the service manager passed to this process, by name and in the order they were stored.
-
-    The caller owns them; they are set close-on-exec. The variables are removed, so that a second call, or a child,
-    does not take them again. Empty if they were meant for another process.
-
-    Raises:
-        NotifyError: the variables contradict each other, or name a descriptor that is not open.
-    """
-    pid, count, names = (environment.pop(key, None) for key in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
-    if pid is None or count is None or pid != str(os.getpid()):
-        return {}
-    if not count.isdecimal():
-        raise NotifyError(f"LISTEN_FDS is {count!r}; it must be a number of descriptors")
-    labels = names.split(":") if names else ["unknown"] * int(count)
-    if len(labels) != int(count):
-        raise NotifyError(f"LISTEN_FDNAMES names {len(labels)} descriptors, LISTEN_FDS counts {count}")
-    found: dict[str, list[int]] = {}
-    for descriptor, label in enumerate(labels, FIRST_INHERITED):
-        try:
-            os.set_inheritable(descriptor, False)
-        except OSError as error:
-            raise NotifyError(f"inherited descriptor {descriptor} ({label}) is not open: {error}") from error
-        found.setdefault(label, []).append(descriptor)
-    return found
 
 
 def watchdog_interval(environment: Mapping[str, str] = os.environ) -> float | None:

@@ -6,7 +6,6 @@ The manager has its loop in a thread of its own, as it has in its process. What 
 import asyncio
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -228,11 +227,3 @@ class AdminServer:
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]
         with grpc.insecure_channel(self.address, options=options) as channel:
             yield admin_service_pb2_grpc.AdminServiceStub(channel)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for a condition, ten seconds at most."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline, "did not come to hold within 10 s"
-        time.sleep(0.005)

@@ -11,7 +11,8 @@ from grpc_health.v1 import health_pb2
 
 from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
 from blockmgr.core.errors import BlockManagerError
-from blockmgr.notify import Notifier, NotifyError, inherited_descriptors, say_why_it_ends, watchdog_interval
+from blockmgr.inherited import inherited_descriptors
+from blockmgr.notify import Notifier, NotifyError, say_why_it_ends, watchdog_interval
 from blockmgr.service.admin import AdminServicer
 from blockmgr.service.block_manager import BlockManagerServicer
 from blockmgr.service.codec import encode_reply

@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.scripted.processes import wait_until as wait_until
 
 TOY = Path(__file__).with_name("toy_child.py")
 
@@ -20,14 +20,6 @@ directory, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
 delay = RestartDelay(**settings.pop("restart_delay"))
 sys.exit(run_keeper(directory, [ChildSettings("manager", tuple(sys.argv[3:]), restart_delay=delay, **settings)]))
 """
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
-    """Wait until the condition holds; fail, naming it, if it does not in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.005)
 
 
 class KeeperProgram:

@@ -11,7 +11,8 @@ import pytest
 
 from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.processes import Process
-from tests.system.keeper_program import KeeperProgram, wait_until
+from tests.scripted.processes import wait_until
+from tests.system.keeper_program import KeeperProgram
 from tests.system.toy_child import LIVES
 
 Start = Callable[..., KeeperProgram]

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from blockmgr.configuration import WRONG_SETTINGS
-from blockmgr.notify import Notifier, inherited_descriptors, watchdog_interval
+from blockmgr.inherited import inherited_descriptors
+from blockmgr.notify import Notifier, watchdog_interval
 
 LIVES = 20
 

@@ -53,9 +53,12 @@ def test_what_is_no_address_is_refused_with_the_setting(text: str, limit: str) -
         ManagerSettings.load(admin_address=text)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0"])
-def test_a_free_port_is_free(address: str) -> None:
-    ensure_free(address)
+def test_a_port_that_is_free_stays_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = server.getsockname()
+    ensure_free(f"127.0.0.1:{place[1]}")
+    with socket.create_server(place) as server:
+        assert server.getsockname() == place
 
 
 def test_a_port_in_use_may_become_free_and_a_host_of_elsewhere_never_will() -> None:

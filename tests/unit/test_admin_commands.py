@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 from blockmgr.core.messages import Reservations
 from blockmgr.simulation.recorded import read_events
 from pagehold.client import commands
-from tests.admin_server import AdminServer, Worker, geometry_of, until
+from tests.admin_server import AdminServer, Worker, geometry_of
+from tests.scripted.processes import wait_until
 
 NAMES = (
     *("pool", "executors", "sequences", "sequence", "block", "blocks", "prefixes", "explain", "watch", "verify"),
@@ -288,7 +289,7 @@ def test_watch_can_begin_with_a_snapshot_and_keep_to_some_kinds(
 
     thread = threading.Thread(target=follow)
     thread.start()
-    until(lambda: server.on_loop(lambda: len(server.manager.watchers)) == 1)
+    wait_until(lambda: server.on_loop(lambda: len(server.manager.watchers)) == 1, "it watches")
     server.on_loop(lambda: server.pool.drain(True))
     thread.join(20)
     assert lines[0]["kind"] == "snapshot"
@@ -367,7 +368,7 @@ def test_resize_waits_until_executors_have_moved_what_is_beyond(
     outcome: list[str] = []
     thread = threading.Thread(target=lambda: outcome.append(pagehold("resize", "16", "--wait")))
     thread.start()
-    until(lambda: server.on_loop(lambda: server.pool.state.capacity) == 16)
+    wait_until(lambda: server.on_loop(lambda: server.pool.state.capacity) == 16, "the pool is smaller")
     assert not outcome
     tickets = worker.turn().tickets
     assert tickets

@@ -15,7 +15,8 @@ from blockmgr.service.admin import handlers
 from blockmgr.service.admin.events import MOST_BLOCKS, event_message
 from pagehold.admin.v1 import watch_pb2
 from pagehold.common.v1 import event_pb2
-from tests.admin_server import AdminServer, Failing, Worker, geometry_of, until
+from tests.admin_server import AdminServer, Failing, Worker, geometry_of
+from tests.scripted.processes import wait_until
 
 
 @pytest.fixture
@@ -37,6 +38,11 @@ def watchers(server: AdminServer) -> int:
     return server.on_loop(lambda: len(server.manager.watchers))
 
 
+def await_watchers(server: AdminServer, count: int) -> None:
+    """Wait until so many readers are watching."""
+    wait_until(lambda: watchers(server) == count, f"{count} readers watch")
+
+
 def refuse(worker: Worker, count: int) -> None:
     """As many events, each of a prompt that is refused."""
     empty = np.zeros(0, dtype=np.int32)
@@ -53,7 +59,7 @@ def test_a_watch_begins_with_what_happens_next(server: AdminServer, worker: Work
     worker.prefill([1] * 4)
     with server.stub() as stub:
         stream = stub.WatchEvents(watch_pb2.WatchEventsRequest())
-        until(lambda: watchers(server) == 1)
+        await_watchers(server, 1)
         before = revision(server)
         worker.prefill([2] * 4)
         assert revisions(stream, 2) == [before + 1, before + 2]
@@ -115,7 +121,7 @@ def test_events_of_a_manager_before_this_one_are_missed_and_those_of_this_one_to
 ) -> None:
     def restart() -> int:
         log = EventLog(server.pool.columns)
-        server.pool.state.events = server.pool.state.blocks._events = log
+        server.pool.state.events = server.pool.state.blocks.events = log
         return log.revision
 
     worker.cache([1] * 9)
@@ -133,7 +139,7 @@ def keep_only(server: AdminServer, count: int) -> None:
 
     def replace() -> None:
         log = EventLog(server.pool.columns, count)
-        server.pool.state.events = server.pool.state.blocks._events = log
+        server.pool.state.events = server.pool.state.blocks.events = log
 
     server.on_loop(replace)
 
@@ -143,7 +149,7 @@ def test_a_slow_reader_is_told_what_it_missed_and_goes_on(server: AdminServer, w
     first = revision(server)
     with server.stub() as stub:
         stream = stub.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=first))
-        until(lambda: watchers(server) == 1)
+        await_watchers(server, 1)
         # Nothing is read meanwhile: the transport's windows fill up, and the log moves on.
         for _ in range(40):
             refuse(worker, 2000)
@@ -164,9 +170,9 @@ def test_a_slow_reader_is_told_what_it_missed_and_goes_on(server: AdminServer, w
 def test_a_slow_reader_holds_up_neither_the_manager_nor_other_readers(server: AdminServer, worker: Worker) -> None:
     with server.stub() as slow, server.stub() as quick:
         idle = slow.WatchEvents(watch_pb2.WatchEventsRequest())
-        until(lambda: watchers(server) == 1)
+        await_watchers(server, 1)
         stream = quick.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=revision(server)))
-        until(lambda: watchers(server) == 2)
+        await_watchers(server, 2)
         before = revision(server)
         for _ in range(10):
             refuse(worker, 2000)
@@ -177,10 +183,10 @@ def test_a_slow_reader_holds_up_neither_the_manager_nor_other_readers(server: Ad
 def test_a_reader_that_hangs_up_leaves_nothing_behind(server: AdminServer, worker: Worker) -> None:
     with server.stub() as stub:
         streams = [stub.WatchEvents(watch_pb2.WatchEventsRequest()) for _ in range(5)]
-        until(lambda: watchers(server) == 5)
+        await_watchers(server, 5)
         streams[0].cancel()
-        until(lambda: watchers(server) == 4)
-    until(lambda: watchers(server) == 0)
+        await_watchers(server, 4)
+    await_watchers(server, 0)
     assert server.on_loop(lambda: len(server.servicer.streams)) == 0
 
 
@@ -192,13 +198,14 @@ def test_a_reader_that_hangs_up_in_the_middle_of_a_long_answer_leaves_nothing_be
         stream = stub.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0))
         next(stream)
         stream.cancel()
-    until(lambda: watchers(server) == 0 and server.on_loop(lambda: len(server.servicer.streams)) == 0)
+    await_watchers(server, 0)
+    wait_until(lambda: server.on_loop(lambda: len(server.servicer.streams)) == 0, "every stream has ended")
 
 
 def test_a_manager_that_stops_ends_its_streams_and_says_so(server: AdminServer, worker: Worker) -> None:
     with server.stub() as stub:
         stream = stub.WatchEvents(watch_pb2.WatchEventsRequest())
-        until(lambda: watchers(server) == 1)
+        await_watchers(server, 1)
         server.on_loop(server.servicer.end_streams)
         with Failing() as ended:
             next(stream)
@@ -229,7 +236,7 @@ def test_only_events_of_the_pool_asked_for_are_told(server: AdminServer, worker:
     other = server.worker(pool="other")
     with server.stub() as stub:
         stream = stub.WatchEvents(watch_pb2.WatchEventsRequest(pool="other"))
-        until(lambda: watchers(server) == 1)
+        await_watchers(server, 1)
         worker.prefill([1] * 4)
         other.prefill([2] * 4)
         events = (event for answer in stream for event in answer.events.events)
@@ -263,13 +270,13 @@ def test_more_streams_than_the_limit_are_refused_until_one_ends(
     monkeypatch.setattr(handlers, "STREAM_LIMIT", 3)
     with server.stub() as stub:
         streams = [stub.WatchEvents(watch_pb2.WatchEventsRequest()) for _ in range(3)]
-        until(lambda: watchers(server) == 3)
+        await_watchers(server, 3)
         with Failing() as refused:
             next(stub.WatchEvents(watch_pb2.WatchEventsRequest()))
         assert refused.code == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refused.text == "3 streams of operators are open, and no more are admitted"
         assert refused.trailers["grpc-retry-pushback-ms"] == "1000"
         streams[0].cancel()
-        until(lambda: watchers(server) == 2)
+        await_watchers(server, 2)
         again = stub.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0))
         assert next(again).events.events

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from blockmgr.ledger import LedgerInUse, PoolLedger, RedoLog
-from tests.ledger_cases import GEOMETRY, change, die, restart
+from tests.ledger_cases import GEOMETRY, NUMBERS, change, die, restart
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,6 +69,7 @@ def test_copy_of_the_descriptor_in_another_process_does_not_hold_the_lock() -> N
     try:
         ledger, redo = restart(die(ledger, redo))
         ledger.commit([change("slot.count", [4], [1])])
+        assert ledger.committed(NUMBERS["slot.count"])[1] == 4
     finally:
         keeper.kill()
         keeper.communicate()

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from blockmgr.notify import Notifier, NotifyError, inherited_descriptors, watchdog_interval
-from blockmgr.packets import MOST_DESCRIPTORS, Packet, PacketError, check_name, receive
+from blockmgr.inherited import inherited_descriptors
+from blockmgr.notify import Notifier, NotifyError, watchdog_interval
+from blockmgr.packets import MOST_DESCRIPTORS, Packet, PacketError, receive
 
 
 class ServiceManager:
@@ -162,21 +163,15 @@ def test_a_barrier_returns_once_the_receiver_has_closed_it(manager: ServiceManag
 
 
 def test_a_deposit_is_confirmed_without_holding_up_the_loop(manager: ServiceManager, notifier: Notifier) -> None:
-    async def run() -> list[str]:
-        order: list[str] = []
-
-        async def deposit() -> None:
-            await notifier.deposit("executor", [0], within=5)
-            order.append("deposited")
-
-        task = asyncio.create_task(deposit())
-        await asyncio.sleep(0)
-        order.append("others ran")
+    async def run() -> None:
+        task = asyncio.create_task(notifier.deposit("executor", [0], within=5))
+        done, _ = await asyncio.wait({task}, timeout=0)
+        assert not done, "it waits for its confirmation, and others run"
         manager.answer(2)
         await task
-        return order
 
-    assert asyncio.run(run()) == ["others ran", "deposited"]
+    asyncio.run(run())
+    assert notifier.stored == {"executor": 1}
 
 
 def test_a_deposit_that_is_not_confirmed_is_an_error(manager: ServiceManager, notifier: Notifier) -> None:
@@ -226,14 +221,17 @@ def test_a_name_that_systemd_would_not_take_is_refused(notifier: Notifier, name:
         notifier.remove_descriptor(name)
 
 
-def test_the_longest_and_the_oddest_names_are_taken() -> None:
-    check_name("x" * 255)
-    check_name("pool a/0.extent~1 [2]")
+@pytest.mark.parametrize("name", ["x" * 255, "pool a/0.extent~1 [2]"])
+def test_the_longest_and_the_oddest_names_are_taken(manager: ServiceManager, notifier: Notifier, name: str) -> None:
+    notifier.store_descriptor(name, [0])
+    packet = manager.take()
+    assert f"FDNAME={name}\n" in packet.data.decode()
+    packet.close()
 
 
 def test_descriptors_are_inherited_by_name_once_and_not_passed_on() -> None:
     program = (
-        "import os\nfrom blockmgr.notify import inherited_descriptors\n"
+        "import os\nfrom blockmgr.inherited import inherited_descriptors\n"
         "for number in (3, 4, 5): os.dup2(0, number, inheritable=True)\n"
         "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='3', LISTEN_FDNAMES='a:b:a')\n"
         "print(inherited_descriptors(), inherited_descriptors(), [k for k in os.environ if k.startswith('LISTEN')])\n"
@@ -255,7 +253,7 @@ def test_descriptors_meant_for_another_process_are_left_alone() -> None:
 )
 def test_variables_that_contradict_each_other_are_refused(count: str, names: str, reason: str) -> None:
     program = (
-        "import os, sys\nfrom blockmgr.notify import NotifyError, inherited_descriptors\n"
+        "import os, sys\nfrom blockmgr.inherited import inherited_descriptors\nfrom blockmgr.notify import NotifyError\n"
         "os.closerange(3, 10)\n"
         "passed = dict(LISTEN_PID=str(os.getpid()), LISTEN_FDS=sys.argv[1], LISTEN_FDNAMES=sys.argv[2])\n"
         "try: inherited_descriptors(passed)\n"

@@ -51,7 +51,7 @@ def test_a_variable_of_the_service_manager_that_cannot_be_right_is_a_wrong_setti
 ) -> None:
     monkeypatch.setenv(name, "nonsense")
     with pytest.raises(WrongSetting, match=f"{name} is 'nonsense'"):
-        ManagerProcess(ManagerSettings(runtime_dir=tmp_path))
+        ManagerProcess(ManagerSettings.load(runtime_dir=tmp_path))
 
 
 def test_a_busy_port_is_named_in_one_line_and_may_be_tried_again(tmp_path: Path) -> None:
