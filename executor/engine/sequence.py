@@ -54,26 +54,23 @@ class Sequence:
     """A step failed that it was part of: it runs alone until it has shown that it can."""
     failures: int = 0
     """Steps that failed with it alone."""
+    slot: int = field(init=False)
+    """Row of the ledger's columns, and of the tables on the device."""
+    prompt: int = field(init=False)
+    """Tokens of the prompt."""
+    limit: int = field(init=False)
+    """Positions to feed at most: the last token never is."""
 
-    @property
-    def slot(self) -> int:
-        """Row of the ledger's columns, and of the tables on the device."""
-        return slot_of(self.handle)
-
-    @property
-    def prompt(self) -> int:
-        """Tokens of the prompt."""
-        return len(self.request.prompt)
+    def __post_init__(self) -> None:
+        # Asked for in every step: worked out once.
+        self.slot = slot_of(self.handle)
+        self.prompt = len(self.request.prompt)
+        self.limit = self.request.longest - 1
 
     @property
     def length(self) -> int:
         """Tokens known or being sampled."""
         return len(self.tokens) + self.sampling
-
-    @property
-    def limit(self) -> int:
-        """Positions to feed at most: the last token never is."""
-        return self.request.longest - 1
 
     @property
     def is_prefill(self) -> bool:

@@ -129,7 +129,7 @@ def _reserve(turn: Turn, work: Work, terms: Terms) -> None:
         if sequence.handle in work.short and not terms.retry:
             continue
         stride = 2 * terms.chunk if sequence.is_prefill else DEPTH
-        soon = min(sequence.launched + stride + terms.look_ahead // 2, sequence.limit)
+        soon = min(sequence.launched + max(stride, terms.look_ahead), sequence.limit)
         if sequence.frozen or soon > len(sequence.table) * terms.tokens_per_block:
             turn.reserved.append(sequence)
             lengths.append(min(sequence.launched + stride, sequence.limit))
