@@ -6,8 +6,6 @@ from typing import Any, Self, TypeVar
 
 import grpc
 import grpc.aio
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 
 from pagehold.admin.v1 import (
     admin_service_pb2_grpc,
@@ -23,6 +21,8 @@ from pagehold.admin.v1 import (
     verify_pb2,
     watch_pb2,
 )
+from pagehold.client.admin_errors import AdminError as AdminError
+from pagehold.client.admin_errors import error_of
 from pagehold.common.v1 import states_pb2
 
 Answer = TypeVar("Answer")
@@ -36,45 +36,6 @@ OPTIONS = [
     # A manager that has just restarted is tried at once, whatever another channel of this process has seen.
     ("grpc.use_local_subchannel_pool", 1),
 ]
-
-
-class AdminError(Exception):
-    """A call failed; the text is one line for people.
-
-    ``code`` is gRPC's; ``reason`` is the name of a ``common.v1.ErrorReason``, or "" where the manager gave none;
-    ``metadata`` holds the names and numbers that the text speaks of.
-    """
-
-    def __init__(self, text: str, code: grpc.StatusCode, reason: str = "", metadata: dict[str, str] | None = None):
-        super().__init__(text)
-        self.code = code
-        self.reason = reason
-        self.metadata = metadata or {}
-
-
-def _error_of(error: grpc.aio.AioRpcError, address: str, timeout: float | None) -> AdminError:
-    """What went wrong, from a failed call."""
-    reason, metadata = _reason_of(error)
-    code, text = error.code(), " ".join((error.details() or "").split())
-    if not reason and code == grpc.StatusCode.UNAVAILABLE:
-        text = f"no block manager answers at {address}: start one with `pagehold keeper`, or give its --address"
-    elif not reason and code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        text = f"the block manager at {address} did not answer within {timeout:g} s"
-    elif not reason and code == grpc.StatusCode.UNIMPLEMENTED:
-        text = f"what answers at {address} is no block manager, or one of another version ({text})"
-    return AdminError(text or code.name, code, reason, metadata)
-
-
-def _reason_of(error: grpc.aio.AioRpcError) -> tuple[str, dict[str, str]]:
-    try:
-        status = rpc_status.from_call(error)  # type: ignore[arg-type]
-    except ValueError:  # details of another status than the call's: not the manager's
-        return "", {}
-    for detail in status.details if status is not None else ():
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info):
-            return info.reason, dict(info.metadata)
-    return "", {}
 
 
 class AdminClient:
@@ -103,14 +64,14 @@ class AdminClient:
         try:
             return await method(request, timeout=self.timeout)
         except grpc.aio.AioRpcError as error:
-            raise _error_of(error, self.address, self.timeout) from None
+            raise error_of(error, self.address, self.timeout) from None
 
     async def _stream(self, method: Callable[..., AsyncIterator[Answer]], request: Any) -> AsyncIterator[Answer]:
         try:
             async for answer in method(request):
                 yield answer
         except grpc.aio.AioRpcError as error:
-            raise _error_of(error, self.address, None) from None
+            raise error_of(error, self.address, None) from None
 
     # -- pools and executors -----------------------------------------------------------------------------------------
 

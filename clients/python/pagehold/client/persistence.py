@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 2.0
+LONGEST_PAUSE = 1.0
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call
+from pagehold.client.commands.options import ADDRESS, TIMEOUT, Adapter, Address, Json, Pool, Salt, Timeout, call
 
 if TYPE_CHECKING:
     from pagehold.admin.v1 import prefix_pb2
@@ -60,8 +60,8 @@ def explain(
     ids: Annotated[
         str, typer.Argument(metavar="PROMPT-IDS", help="Token ids: 1,2,3, a JSON list, @FILE, or - for standard input.")
     ],
-    salt: Annotated[str | None, typer.Option("--salt", help="The prompt's cache salt.")] = None,
-    adapter: Annotated[str | None, typer.Option("--adapter", help="The prompt's adapter.")] = None,
+    salt: Salt = None,
+    adapter: Adapter = None,
     address: Address = ADDRESS,
     pool: Pool = None,
     timeout: Timeout = TIMEOUT,

@@ -25,6 +25,9 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print JSON: 64-bit numbers as numbers, bytes as hexadecimal digits.")
 ]
 
+Salt = Annotated[str | None, typer.Option("--salt", help="The prompt's cache salt.")]
+Adapter = Annotated[str | None, typer.Option("--adapter", help="The prompt's adapter.")]
+
 
 def call(work: Callable[["AdminClient"], Awaitable[Result]], address: str, pool: str | None, timeout: float) -> Result:
     """Connect, do the work, and return what it returns. What goes wrong is said in a line, with exit code 1."""

@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagehold.client.commands.options import ADDRESS, TIMEOUT, Address, Json, Pool, Timeout, call, refuse_without
+from pagehold.client.commands.options import (
+    ADDRESS,
+    TIMEOUT,
+    Adapter,
+    Address,
+    Json,
+    Pool,
+    Salt,
+    Timeout,
+    call,
+    refuse_without,
+)
 
 if TYPE_CHECKING:
     from pagehold.admin.v1 import block_pb2, pin_pb2
@@ -16,8 +27,8 @@ def pin(
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Token ids (1,2,3; @FILE; -): every cached block of this prompt.")
     ] = None,
-    salt: Annotated[str | None, typer.Option("--salt", help="The prompt's cache salt.")] = None,
-    adapter: Annotated[str | None, typer.Option("--adapter", help="The prompt's adapter.")] = None,
+    salt: Salt = None,
+    adapter: Adapter = None,
     generation: Annotated[
         int | None, typer.Option("--generation", min=0, help="Only if the block still has this generation.")
     ] = None,
