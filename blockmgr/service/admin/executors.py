@@ -11,7 +11,8 @@ from blockmgr.service.admin.tables import TableEntries, entries_of, live_slots
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Member
 from blockmgr.service.pools import ManagedPool
-from pagehold.admin.v1 import executor_pb2
+from pagehold.admin.v1 import executor_pb2, pool_pb2
+from pagehold.blockmgr.v1 import session_pb2
 
 WHY_BYTES = 256
 
@@ -69,6 +70,19 @@ def _add_processes(answer: executor_pb2.Executor, member: Member | None, pids: l
     else:
         for pid in pids:
             answer.processes.add(pid=pid, dead=True)
+
+
+def drain(
+    manager: Manager, managed: ManagedPool, request: pool_pb2.DrainRequest | pool_pb2.UndrainRequest, on: bool
+) -> int:
+    """Have an executor, or the whole pool, admit nothing new; or admit again. Returns how many sequences live there."""
+    epoch = request.executor_epoch if request.HasField("executor_epoch") else None
+    managed.pool.drain(on, epoch)
+    manager.nudge(managed.name, session_pb2.NUDGE_REASON_DRAIN, epoch)
+    state = managed.pool.state
+    if epoch is None:
+        return len(live_slots(state))
+    return len(state.sequences.by_owner.get(state.executors.find(epoch), ()))
 
 
 def fence_executor(

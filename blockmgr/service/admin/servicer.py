@@ -10,7 +10,7 @@ import grpc
 from blockmgr.service.admin import evictions, pins
 from blockmgr.service.admin.blocks import find_blocks
 from blockmgr.service.admin.dump import dump_tables
-from blockmgr.service.admin.executors import fence_executor, list_executors
+from blockmgr.service.admin.executors import drain, fence_executor, list_executors
 from blockmgr.service.admin.handlers import Handlers, streaming, unary
 from blockmgr.service.admin.holders import show_block
 from blockmgr.service.admin.identifiers import within
@@ -22,7 +22,6 @@ from blockmgr.service.admin.prompts import read_prompt
 from blockmgr.service.admin.resizing import resize
 from blockmgr.service.admin.sequences import find_sequences, show_sequence
 from blockmgr.service.admin.stats import pool_stats, summary
-from blockmgr.service.admin.tables import live_slots
 from blockmgr.service.admin.verification import verify_pool
 from blockmgr.service.admin.watch import EventWatch
 from blockmgr.service.contract import add_service
@@ -42,7 +41,6 @@ from pagehold.admin.v1 import (
     verify_pb2,
     watch_pb2,
 )
-from pagehold.blockmgr.v1 import session_pb2
 
 INTERVAL_DEFAULT, INTERVAL_LIMITS = 1.0, (0.1, 3600.0)
 
@@ -224,26 +222,15 @@ class AdminServicer(Handlers, admin_service_pb2_grpc.AdminServiceServicer):
     async def Drain(self, request: pool_pb2.DrainRequest) -> pool_pb2.DrainResponse:
         """Admit nothing new."""
         managed = self.pool(request)
-        self._drain(managed, request, on=True)
-        return pool_pb2.DrainResponse(version=self.version(managed), sequences=self._alive(managed, request))
+        alive = drain(self.manager, managed, request, on=True)
+        return pool_pb2.DrainResponse(version=self.version(managed), sequences=alive)
 
     @unary
     async def Undrain(self, request: pool_pb2.UndrainRequest) -> pool_pb2.UndrainResponse:
         """Admit again."""
         managed = self.pool(request)
-        self._drain(managed, request, on=False)
+        drain(self.manager, managed, request, on=False)
         return pool_pb2.UndrainResponse(version=self.version(managed))
-
-    def _drain(self, managed: ManagedPool, request: pool_pb2.DrainRequest | pool_pb2.UndrainRequest, on: bool) -> None:
-        epoch = request.executor_epoch if request.HasField("executor_epoch") else None
-        managed.pool.drain(on, epoch)
-        self.manager.nudge(managed.name, session_pb2.NUDGE_REASON_DRAIN, epoch)
-
-    def _alive(self, managed: ManagedPool, request: pool_pb2.DrainRequest) -> int:
-        state = managed.pool.state
-        if not request.HasField("executor_epoch"):
-            return len(live_slots(state))
-        return len(state.sequences.by_owner.get(state.executors.find(request.executor_epoch), ()))
 
     @unary
     async def Fence(self, request: executor_pb2.FenceRequest) -> executor_pb2.FenceResponse:
