@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from blockmgr.core.messages import Reply
 from executor.engine.device import Device
 from executor.engine.flight import Flight, Landed
 from executor.engine.metrics import Metrics
@@ -226,11 +225,9 @@ class Engine:
         turn, self._turn = self._turn, None
         seconds = self._clock() - self._turn_sent
         self._pace.note_turn(seconds)
-        self._metrics.count_turn(seconds, reply)
-        self._apply(turn, reply)
-
-    def _apply(self, turn: Turn, reply: Reply) -> None:
+        before = self.work.cached_tokens
         apply_reply(self.work, self.flight, self._device, turn, reply)
+        self._metrics.count_turn(seconds, reply, self.work.cached_tokens - before)
 
     def _take_load(self) -> Load:
         work = self.work

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from blockmgr.core.messages import Reply
 from blockmgr.core.states import FinishReason
 from executor.engine.flight import Landed
-from executor.engine.news import Accepted, Ended, News, Refused
+from executor.engine.news import Ended, News, Refused
 from executor.engine.scheduler import Part
 from pagehold.engine.v1 import submit_pb2
 
@@ -86,18 +86,17 @@ class Metrics:
         self._step_seconds.observe(landed.seconds / landed.steps)
         self._generated.inc(landed.sampled)
 
-    def count_turn(self, seconds: float, reply: Reply) -> None:
-        """A turn was answered."""
+    def count_turn(self, seconds: float, reply: Reply, cached: int) -> None:
+        """A turn was answered; it brought so many cached tokens of prompts."""
         self._turns.inc()
         self._turn_seconds.observe(seconds)
-        self._cached.inc(sum(admitted.cached for admitted in reply.admitted))
+        self._accepted.inc(sum(admitted.handle != 0 for admitted in reply.admitted))
+        self._cached.inc(cached)
 
     def count_news(self, news: list[News]) -> None:
         """What doors are told."""
         for one in news:
             match one:
-                case Accepted(to=None):
-                    self._accepted.inc()
                 case Refused():
                     self._refused.labels(_reason(one)).inc()
                 case Ended(reason=reason):

@@ -37,7 +37,7 @@ def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: R
     _take_positions(work, flight, device, turn, reply)
     for sequence, admitted in zip(new, reply.admitted, strict=True):
         if sequence is not None:
-            sequence.start_at(admitted.cached, admitted.awaiting, device.serial)
+            work.cached_tokens += sequence.start_at(admitted.cached, admitted.awaiting, device.serial)
             work.news.append(accepted(sequence))
     _take_blocks(work, turn, reply)
     _take_wishes(work, reply)
@@ -101,9 +101,9 @@ def _take_positions(work: Work, flight: Flight, device: Device, turn: Turn, repl
         if turn.message.failed:
             sequence.restart_at(seen.cached)
             continue
-        before = sequence.cached_tokens
-        sequence.start_at(seen.cached, seen.awaiting, device.serial)
-        if sequence.cached_tokens > before:
+        new = sequence.start_at(seen.cached, seen.awaiting, device.serial)
+        if new:
+            work.cached_tokens += new
             work.news.append(accepted(sequence))
     if turn.message.failed:
         flight.resume()

@@ -154,14 +154,16 @@ class Sequence:
     def _count_blocks(self) -> None:
         self.blocks = self.table.index(0) if 0 in self.table else len(self.table)
 
-    def start_at(self, cached: int, awaiting: int, serial: int) -> None:
-        """Go on behind hits, which the device has once it has completed command ``serial``."""
-        if cached > self.launched:
-            self.cached_tokens += cached - self.launched
+    def start_at(self, cached: int, awaiting: int, serial: int) -> int:
+        """Go on behind hits, which the device has once it has completed command ``serial``. Returns how many are new."""
+        new = max(cached - self.launched, 0)
+        if new:
+            self.cached_tokens += new
             self.launched = self.cached = cached
             self.reportable_from = serial
             self.reported = (cached, -1)
         self.awaiting = awaiting
+        return new
 
     def restart_at(self, position: int) -> None:
         """Go back to what is computed, after a failed step. Nothing may be in flight."""

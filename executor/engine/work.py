@@ -51,6 +51,8 @@ class Work:
         """Whether the last admission was refused for want of something that may come back."""
         self.short: set[int] = set()
         """Handles of sequences that did not get the blocks that they need next."""
+        self.cached_tokens = 0
+        """Tokens of prompts that came from the prefix cache, of all requests so far."""
         self.draining = False
         self.stopping = False
         self.solo: Sequence | None = None
