@@ -30,10 +30,9 @@ from blockmgr.core.messages import (
     Ticket,
 )
 from blockmgr.core.states import FinishReason, Refusal, SequenceFlags, TicketKind
-from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn, enums
-from blockmgr.service.codec.packing import pack
-from blockmgr.service.codec.turns import DECODERS
-from pagehold.blockmgr.v1 import session_pb2, turn_pb2
+from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn, enums, replies, turns
+from blockmgr.service.codec.packing import pack, unpack
+from pagehold.blockmgr.v1 import reply_pb2, session_pb2, turn_pb2
 
 HANDLES = st.integers(1, 2**63 - 1)
 COUNTS = st.integers(0, 2**32 - 1)
@@ -228,9 +227,20 @@ def test_a_number_that_does_not_fit_its_field_is_not_sent(field: str, number: in
         encode_turn(Message(epoch=1, number=1, appends=appends))
 
 
-def test_every_field_of_a_turn_is_decoded() -> None:
-    assert set(DECODERS) == {field.name for field in turn_pb2.Turn.DESCRIPTOR.fields}
-    assert set(DECODERS) == {field.name for field in fields(Message)}
+def test_every_field_of_a_turn_and_of_a_reply_is_decoded() -> None:
+    assert set(turns.DECODERS) == {field.name for field in turn_pb2.Turn.DESCRIPTOR.fields}
+    assert set(turns.DECODERS) == {field.name for field in fields(Message)}
+    assert set(replies.DECODERS) == {field.name for field in reply_pb2.Reply.DESCRIPTOR.fields}
+    assert set(replies.DECODERS) - {"version"} == {field.name for field in fields(Reply)} - {"revision"}
+
+
+def test_arrays_sent_element_by_element_or_by_a_newer_executor_are_read_alike() -> None:
+    element = bytes([1 << 3 | 1]) + (7).to_bytes(8, "little")
+    packed = bytes([1 << 3 | 2, 8]) + (9).to_bytes(8, "little")
+    unknown = bytes([15 << 3 | 2, 3]) + b"new"
+    progress = turn_pb2.Progress.FromString(element + unknown + packed + element)
+    assert unpack(progress)["handles"].tolist() == [7, 9, 7]
+    assert set(unpack(progress)) == {"handles"}
 
 
 def test_a_turn_that_says_nothing_of_steps_leaves_them_as_before() -> None:

@@ -1,10 +1,10 @@
-"""Whole arrays into repeated fields of fixed width.
+"""Whole arrays into and out of repeated fields of fixed width.
 
-On the wire such a field is a tag, a length, and the elements' memory as it is (little-endian). Handing that over costs a
-copy; handing over its elements, as ``extend`` does, costs an object for each.
+On the wire such a field is a tag, a length, and the elements' memory as it is (little-endian). Taking that over costs a
+copy; going by elements costs an object for each, and by protobuf's own arrays several times as much as the copy.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from google.protobuf.message import Message as ProtoMessage
 from blockmgr.core.columns import Array
 
 WIDTHS: dict[int, np.dtype[Any]] = {
-    FieldDescriptor.TYPE_FIXED64: np.dtype("<u8"),
+    # Of 64 bits the core uses 63: a greater number reads as a negative one, which no receiver lets pass.
+    FieldDescriptor.TYPE_FIXED64: np.dtype("<i8"),
     FieldDescriptor.TYPE_FIXED32: np.dtype("<u4"),
     FieldDescriptor.TYPE_SFIXED32: np.dtype("<i4"),
     FieldDescriptor.TYPE_FLOAT: np.dtype("<f4"),
@@ -45,6 +46,22 @@ def pack(message: ProtoMessage, **arrays: Array) -> None:
     message.MergeFromString(b"".join(pieces))
 
 
+def unpack(message: ProtoMessage) -> dict[str, Array]:
+    """The repeated fields of a message that has no others, by name; an empty one is left out. Integers become 64 bits."""
+    fields = _fields(message.DESCRIPTOR)
+    # Fields of a newer contract are not ours to read. What is left is serialised in one way only, however it came.
+    message.DiscardUnknownFields()
+    data, at, found = message.SerializeToString(), 0, {}
+    while at < len(data):
+        tag, at = _read_varint(data, at)
+        length, at = _read_varint(data, at)
+        name, kind = fields[tag]
+        array: Array = np.frombuffer(data, kind, length // kind.itemsize, at)
+        found[name] = array if kind.itemsize == 8 or kind.kind == "f" else array.astype(np.int64)
+        at += length
+    return found
+
+
 @cache
 def _layout(descriptor: Descriptor) -> dict[str, tuple[bytes, np.dtype[Any]]]:
     """Tag and type of elements of each field that can be packed."""
@@ -55,6 +72,13 @@ def _layout(descriptor: Descriptor) -> dict[str, tuple[bytes, np.dtype[Any]]]:
     }
 
 
+@cache
+def _fields(descriptor: Descriptor) -> dict[int, tuple[str, np.dtype[Any]]]:
+    """Name and type of elements of each such field, by its tag."""
+    return {_read_varint(tag, 0)[0]: (name, kind) for name, (tag, kind) in _layout(descriptor).items()}
+
+
+@lru_cache(4096)
 def _varint(number: int) -> bytes:
     """Seven bits a byte, the lowest first; all bytes but the last have the eighth set."""
     data = bytearray()
@@ -63,3 +87,12 @@ def _varint(number: int) -> bytes:
         number >>= 7
     data.append(number)
     return bytes(data)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number in that form, and where what follows it begins."""
+    number = shift = 0
+    while (byte := data[at]) > 0x7F:
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return number | byte << shift, at + 1

@@ -4,10 +4,14 @@ A reply travels as the bytes of a ``SessionResponse``, which the manager makes o
 are: on a session, and, because ``ExchangeResponse`` has the same field, as the answer to ``Exchange``.
 """
 
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Any
+
 import numpy as np
 
 from blockmgr.core.errors import InvalidMessage
-from blockmgr.core.messages import NONE, Admitted, Forked, LookedAgain, Reply, Swapped, TableUpdate, Ticket
+from blockmgr.core.messages import Admitted, Forked, LookedAgain, Reply, Swapped, TableUpdate, Ticket
 from blockmgr.service.codec.enums import REFUSALS, TICKET_KINDS
 from pagehold.blockmgr.v1 import reply_pb2, session_pb2
 
@@ -25,9 +29,10 @@ def encode_reply(reply: Reply, manager_epoch: int) -> bytes:
     wire.free_blocks = reply.free_blocks
     if reply.tables:
         _encode_tables(reply.tables, wire.tables.add(group=0))
-    wire.short.extend(reply.short)
-    wire.stale.extend(reply.stale)
-    wire.cancel.extend(reply.cancel)
+    for name in ("short", "stale", "cancel"):
+        handles = getattr(reply, name)
+        if handles:
+            getattr(wire, name).extend(handles)
     for ticket in reply.tickets:
         _encode_ticket(ticket, wire.tickets.add())
     for admitted in reply.admitted:
@@ -86,38 +91,37 @@ def _encode_swapped(swapped: Swapped, wire: reply_pb2.Swapped) -> None:
 def decode_reply(reply: reply_pb2.Reply | bytes) -> Reply:
     """A reply, or the bytes in which it travelled, as plain data. Raises ``InvalidMessage`` where its form is wrong."""
     wire = session_pb2.SessionResponse.FromString(reply).reply if isinstance(reply, bytes) else reply
-    return Reply(
-        number=wire.number,
-        revision=wire.version.revision,
-        tables=[update for group in wire.tables for update in _decode_tables(group)],
-        short=list(wire.short),
-        tickets=[_decode_ticket(ticket) for ticket in wire.tickets],
-        admitted=[_decode_admitted(admitted) for admitted in wire.admitted],
-        forked=[_decode_forked(forked) for forked in wire.forked],
-        swaps_refused=[_decode_swapped(swapped) for swapped in wire.swaps_refused],
-        looked_again=[LookedAgain(looked.handle, looked.cached, looked.awaiting) for looked in wire.looked_again],
-        stale=list(wire.stale),
-        cancel=list(wire.cancel),
-        final_lengths=[(final.handle, final.length) for final in wire.final_lengths],
-        drain=wire.drain,
-        free_blocks=wire.free_blocks,
-    )
+    # Only what is there is looked at: most replies say few of the many things that one can say.
+    parts = {field.name: DECODERS[field.name](value) for field, value in wire.ListFields()}
+    return Reply(parts.pop("number", 0), parts.pop("version", 0), **parts)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _each(decode: Callable[[Any], Any]) -> Callable[[Iterable[Any]], list[Any]]:
+    """What decodes a list of messages."""
+    return lambda values: [decode(value) for value in values]
+
+
+def _decode_groups(groups: Iterable[reply_pb2.TableUpdates]) -> list[TableUpdate]:
+    return [update for group in groups for update in _decode_tables(group)]
 
 
 def _decode_tables(wire: reply_pb2.TableUpdates) -> list[TableUpdate]:
     if wire.group:
         raise InvalidMessage("reply.tables.group", wire.group, "only group 0 is known")
-    if not len(wire.handles) == len(wire.firsts) == len(wire.counts):
-        lengths = f"{len(wire.handles)}, {len(wire.firsts)} and {len(wire.counts)} entries long"
+    handles, firsts, counts = list(wire.handles), list(wire.firsts), list(wire.counts)
+    if not len(handles) == len(firsts) == len(counts):
+        lengths = f"{len(handles)}, {len(firsts)} and {len(counts)} entries long"
         raise InvalidMessage("reply.tables", lengths, "handles, firsts and counts must be equally long")
-    blocks = np.array(wire.blocks, dtype=np.int64) if wire.blocks else NONE
-    updates, start = [], 0
-    for handle, first, count in zip(wire.handles, wire.firsts, wire.counts, strict=True):
-        updates.append(TableUpdate(handle, first, blocks[start : start + count]))
-        start += count
-    if start != len(blocks):
-        raise InvalidMessage("reply.tables.blocks", f"{len(blocks)} entries long", f"counts add up to {start}")
-    return updates
+    blocks = np.array(wire.blocks, dtype=np.int64)
+    ends = list(accumulate(counts))
+    if (ends[-1] if ends else 0) != len(blocks):
+        raise InvalidMessage("reply.tables.blocks", f"{len(blocks)} entries long", f"counts add up to {sum(counts)}")
+    pieces = [blocks[end - count : end] for end, count in zip(ends, counts, strict=True)]
+    return list(map(TableUpdate, handles, firsts, pieces))
 
 
 def _decode_ticket(wire: reply_pb2.Ticket) -> Ticket:
@@ -143,3 +147,22 @@ def _decode_forked(wire: reply_pb2.Forked) -> Forked:
 def _decode_swapped(wire: reply_pb2.Swapped) -> Swapped:
     refusal = REFUSALS.decode(wire.refusal, "reply.swaps_refused.refusal")
     return Swapped(wire.handle, refusal, wire.needed, wire.available)
+
+
+DECODERS: dict[str, Callable[[Any], Any]] = {
+    "version": lambda version: version.revision,
+    "number": _as_it_is,
+    "tables": _decode_groups,
+    "short": list,
+    "tickets": _each(_decode_ticket),
+    "admitted": _each(_decode_admitted),
+    "forked": _each(_decode_forked),
+    "swaps_refused": _each(_decode_swapped),
+    "looked_again": _each(lambda looked: LookedAgain(looked.handle, looked.cached, looked.awaiting)),
+    "stale": list,
+    "cancel": list,
+    "final_lengths": _each(lambda final: (final.handle, final.length)),
+    "drain": _as_it_is,
+    "free_blocks": _as_it_is,
+}
+"""For each field of a reply what makes the part of the plain one that has the same name (``version``: the revision)."""

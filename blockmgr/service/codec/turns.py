@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from blockmgr.core.columns import Array
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.messages import (
     NONE,
-    Admission,
     Appends,
     Child,
     Finished,
@@ -19,14 +19,14 @@ from blockmgr.core.messages import (
     Reorder,
     Reservations,
 )
-from blockmgr.core.states import FinishReason, SequenceFlags
+from blockmgr.core.states import FinishReason
+from blockmgr.service.codec.admissions import decode_admission, encode_admission
 from blockmgr.service.codec.enums import FINISH_REASONS
-from blockmgr.service.codec.packing import pack
+from blockmgr.service.codec.packing import pack, unpack
 from pagehold.blockmgr.v1 import turn_pb2
 
 LIMIT = 1 << 63
 """Numbers that the ledger stores are below it."""
-NO_DIGEST = bytes(16)
 HANDLE_LISTS = ("tickets_done", "swap_out", "swap_in", "look_again")
 """Fields of a turn that are nothing but handles or ticket ids."""
 
@@ -54,68 +54,72 @@ def _as_it_is(value: Any, _: str) -> Any:
     return value
 
 
-def _ints(values: Sequence[int]) -> Ints:
-    return np.array(values, dtype=np.int64) if values else NONE
-
-
 def _handles(values: Sequence[int], field: str) -> Ints:
     """Handles or ticket ids: 64 bits on the wire, of which the core uses 63."""
-    if not values:
-        return NONE
     # Depending on protobuf's version numpy sees the field's own memory, unsigned, or a sequence of integers.
     try:
-        array: Ints = np.array(values, dtype=np.int64)
+        return _below_limit(np.array(values, dtype=np.int64), field)
     except OverflowError:
         raise InvalidMessage(field, max(values), f"must be below {LIMIT}") from None
-    if np.count_nonzero(array < 0):
-        raise InvalidMessage(field, max(values), f"must be below {LIMIT}")
-    return array
 
 
-def _parallel(values: Sequence[Any], to: Sequence[Any], group: str, name: str, of: str = "handles") -> None:
-    """Refuse an array that is not as long as the one that it runs parallel to."""
-    if len(values) != len(to):
-        limit = f"it must have as many as {group}.{of}, which has {len(to)}"
-        raise InvalidMessage(f"{group}.{name}", f"{len(values)} entries long", limit)
+def _below_limit(handles: Ints, field: str) -> Ints:
+    """Numbers of 64 bits, of which one from the limit on reads as a negative one."""
+    wrong = handles < 0
+    if np.count_nonzero(wrong):
+        raise InvalidMessage(field, int(handles[wrong][0]) + 2 * LIMIT, f"must be below {LIMIT}")
+    return handles
 
 
-def _decode_progress(progress: turn_pb2.Progress, field: str) -> Progress:
-    handles, launched, computed = progress.handles, progress.launched, progress.computed
-    _parallel(launched, handles, field, "launched")
-    _parallel(computed, handles, field, "computed")
-    return Progress(_handles(handles, f"{field}.handles"), _ints(launched), _ints(computed))
-
-
-def _decode_appends(appends: turn_pb2.Appends, field: str) -> Appends:
-    handles, starts, counts, ids = appends.handles, appends.starts, appends.counts, appends.ids
-    _parallel(starts, handles, field, "starts")
-    if counts:
-        _parallel(counts, handles, field, "counts")
-    if ids and not handles:
-        raise InvalidMessage(f"{field}.ids", f"{len(ids)} entries long", f"{field}.handles is empty")
-    found = Appends(_handles(handles, f"{field}.handles"), _ints(starts), _ints(counts), _ints(ids))
-    if appends.logprobs:
-        _parallel(appends.logprobs, ids, field, "logprobs", of="ids")
-        found.logprobs = np.array(appends.logprobs, dtype=np.float32)
+def _parallel(group: str, arrays: dict[str, Array], *names: str, to: str = "handles") -> list[Array]:
+    """Arrays by name. Refuses one that is not as long as the one that they run parallel to."""
+    wanted, found = len(arrays.get(to, NONE)), [arrays.get(name, NONE) for name in names]
+    for name, array in zip(names, found, strict=True):
+        if len(array) != wanted:
+            limit = f"it must have as many as {group}.{to}, which has {wanted}"
+            raise InvalidMessage(f"{group}.{name}", f"{len(array)} entries long", limit)
     return found
 
 
+def _named(group: str, arrays: dict[str, Array]) -> Ints:
+    """The handles of a group."""
+    return _below_limit(arrays.get("handles", NONE), f"{group}.handles")
+
+
+def _decode_progress(progress: turn_pb2.Progress, field: str) -> Progress:
+    arrays = unpack(progress)
+    return Progress(_named(field, arrays), *_parallel(field, arrays, "launched", "computed"))
+
+
+def _decode_appends(appends: turn_pb2.Appends, field: str) -> Appends:
+    arrays = unpack(appends)
+    (starts,) = _parallel(field, arrays, "starts")
+    counts, ids, logprobs = arrays.get("counts", NONE), arrays.get("ids", NONE), arrays.get("logprobs")
+    if len(counts):
+        _parallel(field, arrays, "counts")
+    if logprobs is not None:
+        _parallel(field, arrays, "logprobs", to="ids")
+    handles = _named(field, arrays)
+    if len(ids) and not len(handles):
+        raise InvalidMessage(f"{field}.ids", f"{len(ids)} entries long", f"{field}.handles is empty")
+    return Appends(handles, starts, counts, ids, logprobs)
+
+
 def _decode_reservations(wanted: turn_pb2.Reservations, field: str) -> Reservations:
-    handles, lengths, look_ahead = wanted.handles, wanted.lengths, wanted.look_ahead
-    _parallel(lengths, handles, field, "lengths")
-    if look_ahead:
-        _parallel(look_ahead, handles, field, "look_ahead")
-    ahead = _ints(look_ahead) if look_ahead else np.zeros(len(handles), dtype=np.int64)
-    return Reservations(_handles(handles, f"{field}.handles"), _ints(lengths), ahead)
+    arrays = unpack(wanted)
+    handles = _named(field, arrays)
+    arrays.setdefault("look_ahead", np.zeros(len(handles), dtype=np.int64))
+    return Reservations(handles, *_parallel(field, arrays, "lengths", "look_ahead"))
 
 
 def _decode_finished(finished: turn_pb2.Finished, field: str) -> Finished:
-    _parallel(finished.reasons, finished.handles, field, "reasons")
+    handles = _handles(finished.handles, f"{field}.handles")
+    _parallel(field, {"handles": handles, "reasons": np.array(finished.reasons)}, "reasons")
     reasons = [FINISH_REASONS.decode(reason, f"{field}.reasons[{i}]") for i, reason in enumerate(finished.reasons)]
     if FinishReason.UNSPECIFIED in reasons:
         place = reasons.index(FinishReason.UNSPECIFIED)
         raise InvalidMessage(f"{field}.reasons[{place}]", 0, "a reason is required")
-    return Finished(_handles(finished.handles, f"{field}.handles"), reasons)
+    return Finished(handles, reasons)
 
 
 def _each(decode: Callable[[Any, str], Any]) -> Callable[[Sequence[Any], str], list[Any]]:
@@ -131,34 +135,10 @@ def _decode_fork(fork: turn_pb2.Fork, field: str) -> Fork:
 
 
 def _decode_reorder(move: turn_pb2.Reorder, field: str) -> Reorder:
-    for name in ("parents", "ids", "scores"):
-        _parallel(getattr(move, name), move.handles, field, name)
-    handles = _handles(move.handles, f"{field}.handles")
-    return Reorder(handles, _ints(move.parents), _ints(move.ids), np.array(move.scores, dtype=np.float64))
-
-
-def _decode_admission(request: turn_pb2.Admission, field: str) -> Admission:
-    for name in ("reserve", "max_length"):
-        if request.HasField(name) and not getattr(request, name):
-            raise InvalidMessage(f"{field}.{name}", 0, "must be at least 1; leave it out for the default")
-    flags = SequenceFlags.NONE
-    if request.bypass_cache:
-        flags |= SequenceFlags.BYPASS
-    if request.no_store:
-        flags |= SequenceFlags.NO_STORE
-    return Admission(
-        uuid=request.uuid,
-        prompt=np.array(request.prompt, dtype=np.int32),
-        reserve=request.reserve,
-        max_length=request.max_length,
-        salt=request.cache_salt,
-        adapter=request.adapter,
-        flags=flags,
-        priority=request.priority,
-        caller=request.caller if request.HasField("caller") else NO_DIGEST,
-        body=request.body if request.HasField("body") else NO_DIGEST,
-        request=request.request,
-    )
+    arrays = unpack(move)
+    scores = arrays.setdefault("scores", np.zeros(0))
+    parents, ids, _ = _parallel(field, arrays, "parents", "ids", "scores")
+    return Reorder(_named(field, arrays), parents, ids, scores)
 
 
 DECODERS: dict[str, Callable[[Any, str], Any]] = {
@@ -178,7 +158,7 @@ DECODERS: dict[str, Callable[[Any, str], Any]] = {
     "swap_in": _handles,
     "look_again": _handles,
     "reservations": _decode_reservations,
-    "admissions": _each(_decode_admission),
+    "admissions": _each(decode_admission),
     "demote": _as_it_is,
 }
 """For each field of a turn what makes the part of a message that has the same name."""
@@ -211,7 +191,7 @@ def encode_turn(message: Message, into: turn_pb2.Turn | None = None) -> turn_pb2
     for move in message.reorders:
         pack(turn.reorders.add(), handles=move.handles, parents=move.parents, ids=move.ids, scores=move.scores)
     for request in message.admissions:
-        _encode_admission(request, turn.admissions.add())
+        encode_admission(request, turn.admissions.add())
     return turn
 
 
@@ -233,22 +213,3 @@ def _encode_arrays(message: Message, turn: turn_pb2.Turn) -> None:
 
 def _encode_child(child: Child) -> turn_pb2.Child:
     return turn_pb2.Child(uuid=child.uuid, request=child.request, score=child.score or None)
-
-
-def _encode_admission(request: Admission, wire: turn_pb2.Admission) -> None:
-    """Defaults are left out, so that the manager's apply."""
-    wire.uuid, wire.request = request.uuid, request.request
-    wire.cache_salt, wire.adapter = request.salt, request.adapter
-    pack(wire, prompt=request.prompt)
-    for name in ("reserve", "max_length", "priority"):
-        value = getattr(request, name)
-        if value:
-            setattr(wire, name, value)
-    for name in ("caller", "body"):
-        digest = getattr(request, name)
-        if digest != NO_DIGEST:
-            setattr(wire, name, digest)
-    if request.flags & SequenceFlags.BYPASS:
-        wire.bypass_cache = True
-    if request.flags & SequenceFlags.NO_STORE:
-        wire.no_store = True
