@@ -33,8 +33,8 @@ def parse_address(text: str) -> Path | tuple[str, int]:
     return bare, int(port)
 
 
-def ensure_free(address: str) -> None:
-    """Try to bind ``address``, and let go of it again. gRPC would only say that it cannot, in lines of its own too.
+def ensure_free(address: str, setting: str = "admin_address") -> None:
+    """Try to bind ``address``, and let go of it again; an error names the ``setting``. gRPC would only say that it cannot.
 
     Raises:
         Precondition: it is in use, or cannot be had just now.
@@ -48,10 +48,10 @@ def ensure_free(address: str) -> None:
             _try_port(*place)
     except socket.gaierror as error:
         kind = Precondition if error.errno == socket.EAI_AGAIN else WrongSetting
-        raise kind(f"admin_address is {address}, whose host cannot be found: {error.strerror}") from error
+        raise kind(f"{setting} is {address}, whose host cannot be found: {error.strerror}") from error
     except OSError as error:
         kind = Precondition if may_pass(error) else WrongSetting
-        raise kind(f"admin_address is {address}, but it cannot be bound: {error.strerror}") from error
+        raise kind(f"{setting} is {address}, but it cannot be bound: {error.strerror}") from error
 
 
 def _try_path(path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from blockmgr.core.errors import Precondition
 from executor.launch.display import Display
 from executor.launch.ending import StillThere, take_down
 from executor.launch.lock import AlreadyUp
@@ -22,12 +23,12 @@ def run_up(settings: LaunchSettings, ready_descriptor: int | None = None) -> int
     """Be the `up` of a runtime folder until asked to stop.
 
     Raises:
-        WrongSetting: the runtime folder cannot be used.
+        WrongSetting: the runtime folder or the address cannot be used.
     """
     with Display() as display:
         try:
             return asyncio.run(Up(settings, children_of(settings), display, ready_descriptor).run())
-        except (AlreadyUp, StillThere, KeeperLost, OSError) as error:
+        except (AlreadyUp, StillThere, KeeperLost, Precondition, OSError) as error:
             display.tell(f"up: {error}")
             return FAILED
 

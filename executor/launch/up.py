@@ -11,10 +11,13 @@ from contextlib import suppress
 
 from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.keeper import ChildSettings
+from blockmgr.keeper.runtime import recall
 from blockmgr.notify import Notifier
+from blockmgr.service.addresses import ensure_free
 from executor.launch.display import Display
 from executor.launch.ending import end_leftovers
 from executor.launch.lock import UpLock
+from executor.launch.plan import DOORS
 from executor.launch.readiness import History, is_serving
 from executor.launch.reasons import Log, describe_failure
 from executor.launch.settings import LaunchSettings
@@ -66,12 +69,14 @@ class Up:
             AlreadyUp: another one runs in the folder.
             StillThere: a keeper that is no `up`'s runs there.
             KeeperLost: no keeper could be kept running.
-            WrongSetting: the folder cannot be used.
+            Precondition: somebody else serves at the address for clients.
+            WrongSetting: the folder or the address cannot be used.
         """
         lock = UpLock(self._folder)
         try:
             self._watch_signals()
             await asyncio.to_thread(end_leftovers, self._folder, self._children, self._display.tell)
+            self._ensure_address_is_free()
             watching = asyncio.create_task(self._watch())
             try:
                 code = await self._supervision.run()
@@ -83,6 +88,15 @@ class Up:
             return self._explain(code)
         finally:
             lock.close()
+
+    def _ensure_address_is_free(self) -> None:
+        """Doors share their port with whatever doors are there: those of another folder would answer our clients too."""
+        found = [recall(self._folder, child.name) for child in self._children if child.stage == DOORS]
+        own = [process for process in found if process is not None]
+        for process in own:
+            process.close()
+        if not own:
+            ensure_free(self._settings.door.address, "address")
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -143,7 +157,7 @@ class Up:
         state = self._history.state
         if self._is_stopping:
             living = [name for name, child in state.children.items() if child.pid is not None]
-            return f"stopping: {', '.join(living)}; Ctrl-C kills"
+            return f"stopping: {', '.join(living)}; Ctrl-C kills" if living else "stopped"
         return status_line(state, time.monotonic() - self._began, figures, self._history.restarts)
 
     # -- the end -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 
@@ -147,6 +148,18 @@ def test_a_wrong_setting_of_any_process_is_told_before_anything_is_started(
     assert folder.await_exit() == WRONG_SETTINGS
     assert complaint in folder.said()
     assert not folder.runtime_dir.exists()
+
+
+def test_a_port_that_somebody_elses_doors_serve_is_not_shared_with_them(folder: UpFolder) -> None:
+    host, _, port = folder.address.rpartition(":")
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind((host, int(port)))
+        taken.listen()
+        start(folder)
+        assert folder.await_exit() == 1
+    assert f"address is {folder.address}, but it cannot be bound: Address already in use" in folder.said()
+    assert folder.started() == set()
 
 
 def test_all_is_logged_to_standard_error_where_that_is_wanted(folder: UpFolder) -> None:
