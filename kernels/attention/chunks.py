@@ -11,11 +11,17 @@ _FAR = tl.constexpr(2**30)
 
 
 @triton.jit
+def _combine(reached, start, end, more_reached, other_start, other_end):
+    return reached + more_reached, tl.maximum(start, other_start), tl.minimum(end, other_end)
+
+
+@triton.jit
 def find_chunk(query_starts, sequences, tile, TOKENS: tl.constexpr):
     """Return which sequence a tile of queries belongs to, and where that sequence's chunk starts and ends.
 
     Sequence s has the tiles from starts[s] // TOKENS + s on. All starts are read at once: a search that halves would wait
-    for memory at each step, before anything of the tile can be loaded.
+    for memory at each step, before anything of the tile can be loaded. They are reduced at once, too, because in each
+    reduction the program's warps wait for one another.
     """
     found = 0
     start = 0
@@ -24,9 +30,9 @@ def find_chunk(query_starts, sequences, tile, TOKENS: tl.constexpr):
         index = first + tl.arange(0, _AT_ONCE)
         starts = tl.load(query_starts + index, mask=index <= sequences, other=_FAR)
         reached = (starts // TOKENS + index <= tile) & (index < sequences)
-        found += tl.sum(reached.to(tl.int32), 0)
-        start = tl.maximum(start, tl.max(tl.where(reached, starts, 0), 0))
-        end = tl.minimum(end, tl.min(tl.where(reached, _FAR, starts), 0))
+        sides = reached.to(tl.int32), tl.where(reached, starts, 0), tl.where(reached, _FAR, starts)
+        count, latest, next_start = tl.reduce(sides, 0, _combine)
+        found, start, end = _combine(found, start, end, count, latest, next_start)
     return found - 1, start, end
 
 

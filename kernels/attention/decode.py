@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from kernels.attention.reduce import reduce_kernel
-from kernels.attention.softmax import accumulate, close
+from kernels.attention.softmax import accumulate, empty_split, quotient, score, summed
 from kernels.attention.tiles import Tiles, tiles
 from kernels.dispatch import interpreting
 
@@ -21,7 +21,7 @@ def decode_kernel(
     lengths,  # [sequences] int32
     out,  # [sequences, query heads, HEAD_DIM]
     partial_outputs,  # [sequences, query heads, capacity, HEAD_DIM] float32
-    partial_lses,  # [sequences, query heads, capacity] float32
+    partial_sums,  # [sequences, query heads, capacity, 2] float32: largest score, sum of weights
     query_sequence_stride,
     query_head_stride,
     block_stride,
@@ -48,7 +48,8 @@ def decode_kernel(
     """Add up the splits z, z + Z, z + 2Z, … of one sequence for the query heads of one KV head.
 
     The heads are the rows of a tile, so that keys and values are read once for all of them. A sequence with one split
-    is written to `out` at once, one without keys as zeros; otherwise a split leaves its output and log-sum-exp.
+    is written to `out` at once, one without keys as zeros; otherwise a split leaves its undivided output, its largest
+    score and its sum of weights.
     """
     kv_head = tl.program_id(0)
     sequence = tl.program_id(1).to(tl.int64)
@@ -85,9 +86,7 @@ def decode_kernel(
         next_blocks = tl.load(table + names, mask=names < width, other=0)
         # Always 0, which the compiler cannot know: where to write is found after the loop, and kept in no register through it.
         nothing = tl.load(lengths + sequence, volatile=True) - length
-        total = tl.zeros([ROWS, COLUMNS], tl.float32)
-        weight = tl.zeros([ROWS, TILE // 2], tl.float32)
-        top = tl.full([ROWS], float("-inf"), tl.float32)
+        total, weight, top = empty_split(ROWS, COLUMNS, TILE)
         tile_start = tl.maximum(start // TILE * TILE, split * SPLIT)
         for tile in range(tile_start, tl.minimum(length, (split + 1) * SPLIT), TILE):
             position = tile + token
@@ -104,31 +103,24 @@ def decode_kernel(
             place = block * block_stride + slot * slot_stride
             key = tl.load(keys + place, mask=loaded, other=0.0)
             value = tl.load(values + place, mask=loaded, other=0.0)
-            total, weight, top = accumulate(
-                query_tile,
-                key.to(COMPUTE),
-                value.to(COMPUTE),
-                seen[None, :],
-                total,
-                weight,
-                top,
-                scale,
-                cap,
-                CAPPED,
-                True,
-            )
-        output, lse = close(total, weight, top)
+            scores = score(query_tile, key.to(COMPUTE), scale, cap, CAPPED)
+            scores = tl.where(seen[None, :], scores, float("-inf"))
+            total, weight, top = accumulate(scores, value.to(COMPUTE), total, weight, top, 1.0 if CAPPED else scale)
+        share = summed(weight)
+        # A split that stands alone is divided here, others once they are merged.
+        total = quotient(total, tl.where(end - first == 1, share, 1.0))
         row = tl.arange(0, ROWS) + nothing
         column = tl.arange(0, COLUMNS)
         inside = (row < RATIO)[:, None] & (column < HEAD_DIM)[None, :]
         head = kv_head * RATIO + row
         if end - first == 1:
             place = sequence * out_sequence_stride + head[:, None] * out_head_stride + column[None, :]
-            tl.store(out + place, output.to(out.dtype.element_ty), mask=inside)
+            tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)
         else:
             partial = (sequence * (tl.num_programs(0) * RATIO) + head) * capacity + split
-            tl.store(partial_outputs + partial[:, None] * HEAD_DIM + column[None, :], output, mask=inside)
-            tl.store(partial_lses + partial, lse, mask=row < RATIO)
+            tl.store(partial_outputs + partial[:, None] * HEAD_DIM + column[None, :], total, mask=inside)
+            tl.store(partial_sums + partial * 2, top, mask=row < RATIO)
+            tl.store(partial_sums + partial * 2 + 1, share, mask=row < RATIO)
         blocks = next_blocks
 
 
@@ -154,7 +146,7 @@ def launch_decode(
     shape = shape or tiles(head_dim, heads // kv_heads, query.dtype)
     capacity = -(-tables.shape[1] * block // shape.split_tokens)
     partial_outputs = query.new_empty((sequences, heads, capacity, head_dim), dtype=torch.float32)
-    partial_lses = query.new_empty((sequences, heads, capacity), dtype=torch.float32)
+    partial_sums = query.new_empty((sequences, heads, capacity, 2), dtype=torch.float32)
     depth = max(1, min(capacity, shape.decode_programs // max(1, sequences * kv_heads)))
     compute = torch.float32 if interpreting() else query.dtype
     decode_kernel[(kv_heads, sequences, depth)](
@@ -165,7 +157,7 @@ def launch_decode(
         lengths,
         out,
         partial_outputs,
-        partial_lses,
+        partial_sums,
         *query.stride()[:2],
         *key_cache.stride()[:3],
         *out.stride()[:2],
@@ -191,7 +183,7 @@ def launch_decode(
     if capacity > 1:
         reduce_kernel[(heads, sequences)](
             partial_outputs,
-            partial_lses,
+            partial_sums,
             lengths,
             out,
             capacity,
@@ -200,7 +192,9 @@ def launch_decode(
             HEAD_DIM=head_dim,
             COLUMNS=shape.columns,
             SPLIT=shape.split_tokens,
-            num_warps=max(1, shape.columns // 32),
+            # Few threads of many registers, so that the loads of a whole group of splits are on their way at once.
+            num_warps=max(1, shape.columns // 128),
+            maxnreg=128,
         )
 
 

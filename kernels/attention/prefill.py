@@ -8,69 +8,76 @@ import triton.language as tl
 
 from kernels.attention.chunks import find_chunk, row_offsets
 from kernels.attention.decode import triton_dtype
-from kernels.attention.softmax import accumulate, close, merge, quotient
+from kernels.attention.softmax import accumulate, empty_split, merge, quotient, score, summed
 from kernels.attention.tiles import Tiles, tiles
 from kernels.dispatch import interpreting
 
 
 @triton.jit
-def accumulate_tiles(
+def add_tiles(
     query_tile,
     keys,
     values,
+    table,
+    width,
     blocks,
-    split_start,
-    tile_start,
-    tile_end,
+    start,
+    end,
+    whole_start,
+    whole_end,
     position,
     length,
     block_stride,
     slot_stride,
+    output,
+    share,
+    best,
     total,
     weight,
     top,
     scale,
     cap,
     CAPPED: tl.constexpr,
-    MASKED: tl.constexpr,
     WINDOW: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
+    SPLIT: tl.constexpr,
+    MERGES: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
-    """Add the tiles from `tile_start` to `tile_end` to a split's state; unmasked ones are seen whole by every row."""
+    """Add the tiles from `start` to `end` to a split's state, and with `MERGES` merge each split before the next begins.
+
+    `blocks` are the ids of the first tile's blocks; those of the tile at `end` are returned, behind both states. A tile's
+    ids are loaded while the tile before is computed: a load that waits for another load of the same step would halve the
+    pipeline.
+    """
     token = tl.arange(0, TILE)
-    inside = (tl.arange(0, COLUMNS) < HEAD_DIM)[None, :]
-    for tile in range(tile_start, tile_end, TILE):
+    column = tl.arange(0, COLUMNS)
+    for tile in range(start, end, TILE):
         key_position = tile + token
-        # The pipeline gathers for tiles behind the last one as well, and an index behind the split's end would read
-        # shared memory that is not there. 64-bit before it is multiplied: a pool has more elements than 32 bits count.
-        entry = tl.minimum((key_position - split_start) // BLOCK, blocks.shape[0] - 1)
-        block = tl.gather(blocks, entry, 0).to(tl.int64)[:, None]
-        slot = (key_position % BLOCK)[:, None]
-        place = block * block_stride + slot * slot_stride
-        if MASKED:
-            # What lies behind the sequence's end may be NaN, and 0 × NaN is NaN: it is not loaded.
-            loaded = (key_position < length)[:, None] & inside
-            key = tl.load(keys + place, mask=loaded, other=0.0)
-            value = tl.load(values + place, mask=loaded, other=0.0)
+        # 64-bit before it is multiplied: a pool has more elements than 32 bits count.
+        block = tl.gather(blocks, token // BLOCK, 0).to(tl.int64)
+        place = block[:, None] * block_stride + (key_position % BLOCK)[:, None] * slot_stride
+        names = (tile + TILE) // BLOCK + tl.arange(0, blocks.shape[0])
+        blocks = tl.load(table + names, mask=names < width, other=0)
+        # What lies behind the sequence's end may be NaN, and 0 × NaN is NaN: it is not loaded.
+        loaded = (key_position < length)[:, None] & (column < HEAD_DIM)[None, :]
+        key = tl.load(keys + place, mask=loaded, other=0.0)
+        value = tl.load(values + place, mask=loaded, other=0.0)
+        if MERGES and tile % SPLIT == 0:
+            output, share, best = merge(output, share, best, total, summed(weight), top)
+            total, weight, top = empty_split(ROWS, COLUMNS, TILE)
+        scores = score(query_tile, key.to(COMPUTE), scale, cap, CAPPED)
+        if (tile >= whole_end) | (tile < whole_start):
             distance = position[:, None] - key_position[None, :]
             # Unsigned, so that one comparison finds what lies behind the window and what lies ahead.
             seen = distance.to(tl.uint32) < WINDOW if WINDOW > 0 else distance >= 0
-        elif HEAD_DIM == COLUMNS:
-            key = tl.load(keys + place)
-            value = tl.load(values + place)
-            seen = None
-        else:
-            key = tl.load(keys + place, mask=inside, other=0.0)
-            value = tl.load(values + place, mask=inside, other=0.0)
-            seen = None
-        total, weight, top = accumulate(
-            query_tile, key.to(COMPUTE), value.to(COMPUTE), seen, total, weight, top, scale, cap, CAPPED, MASKED
-        )
-    return total, weight, top
+            scores = tl.where(seen, scores, float("-inf"))
+        total, weight, top = accumulate(scores, value.to(COMPUTE), total, weight, top, 1.0 if CAPPED else scale)
+    return output, share, best, total, weight, top, blocks
 
 
 @triton.jit(do_not_specialize=["table_stride", "width", "sequences"])
@@ -104,6 +111,7 @@ def prefill_kernel(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
     SPLIT: tl.constexpr,
+    MERGES_INSIDE: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
     """Compute TOKENS query tokens of one sequence for the query heads of one KV head: rows are (token, head).
@@ -119,57 +127,52 @@ def prefill_kernel(
     if first_token >= query_end - query_start:
         return
     length = tl.load(lengths + sequence)
-    offsets, inside = row_offsets(
-        query_start + first_token, query_end, query_token_stride, query_head_stride,
-        HEAD_DIM, COLUMNS, RATIO, ROWS, TOKENS,
-    )  # fmt: skip
-    query_tile = tl.load(query + offsets + kv_head * RATIO * query_head_stride, mask=inside, other=0.0).to(COMPUTE)
-
     first_position = length - (query_end - query_start) + first_token
     position = first_position + tl.arange(0, ROWS) // RATIO
     column = tl.arange(0, COLUMNS)
     end = tl.minimum(first_position + TOKENS, length)
-    # Tiles of keys up to whole_end are seen whole by every row. Behind a window all are masked.
+    # Tiles of keys from whole_start to whole_end are seen whole by every row, and need no mask.
+    whole_start = tl.maximum(end - WINDOW, 0) if WINDOW > 0 else 0
     whole_end = tl.maximum(first_position + 1, 0) // TILE * TILE
     start = tl.maximum(first_position - WINDOW + 1, 0) // TILE * TILE if WINDOW > 0 else 0
 
     keys = key_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     values = value_cache + kv_head.to(tl.int64) * kv_head_stride + column[None, :]
     table = tables + sequence.to(tl.int64) * table_stride
-    entry = tl.arange(0, SPLIT // BLOCK)
+    names = start // BLOCK + tl.arange(0, (TILE + BLOCK - 1) // BLOCK)
+    blocks = tl.load(table + names, mask=names < width, other=0)
+    # Queries come after the block ids, so that both are on their way at once.
+    offsets, inside = row_offsets(
+        query_start + first_token, query_end, query_token_stride, query_head_stride,
+        HEAD_DIM, COLUMNS, RATIO, ROWS, TOKENS,
+    )  # fmt: skip
+    query_tile = tl.load(query + offsets + kv_head * RATIO * query_head_stride, mask=inside, other=0.0).to(COMPUTE)
     output = tl.zeros([ROWS, COLUMNS], tl.float32)
     share = tl.zeros([ROWS], tl.float32)
     best = tl.full([ROWS], float("-inf"), tl.float32)
-    # A split's block ids are loaded once, since a load that another load waits for would halve the pipeline, and while
-    # the split before is computed.
-    names = start // SPLIT * (SPLIT // BLOCK) + entry
-    blocks = tl.load(table + names, mask=names < width, other=0)
-    for split_start in range(start // SPLIT * SPLIT, end, SPLIT):
-        names = (split_start + SPLIT) // BLOCK + entry
-        next_blocks = tl.load(table + names, mask=names < width, other=0)
-        total = tl.zeros([ROWS, COLUMNS], tl.float32)
-        weight = tl.zeros([ROWS, TILE // 2], tl.float32)
-        top = tl.full([ROWS], float("-inf"), tl.float32)
-        split_end = tl.minimum(split_start + SPLIT, end)
-        edge = tl.maximum(split_start, start)
-        if WINDOW == 0:
-            whole = tl.minimum(tl.maximum(whole_end, edge), split_end)
-            total, weight, top = accumulate_tiles(
-                query_tile, keys, values, blocks, split_start, edge, whole, position, length, block_stride, slot_stride,
-                total, weight, top, scale, cap, CAPPED, False, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
+    total, weight, top = empty_split(ROWS, COLUMNS, TILE)
+    if MERGES_INSIDE:
+        output, share, best, total, weight, top, blocks = add_tiles(
+            query_tile, keys, values, table, width, blocks, start, end, whole_start, whole_end, position, length,
+            block_stride, slot_stride, output, share, best, total, weight, top, scale, cap,
+            CAPPED, WINDOW, HEAD_DIM, COLUMNS, ROWS, BLOCK, TILE, SPLIT, True, COMPUTE,
+        )  # fmt: skip
+    else:
+        for split in range(start // SPLIT * SPLIT, end, SPLIT):
+            first_tile, split_end = tl.maximum(split, start), tl.minimum(split + SPLIT, end)
+            output, share, best, total, weight, top, blocks = add_tiles(
+                query_tile, keys, values, table, width, blocks, first_tile, split_end, whole_start, whole_end, position,
+                length, block_stride, slot_stride, output, share, best, total, weight, top, scale, cap,
+                CAPPED, WINDOW, HEAD_DIM, COLUMNS, ROWS, BLOCK, TILE, SPLIT, False, COMPUTE,
             )  # fmt: skip
-            edge = whole
-        if edge < split_end:
-            total, weight, top = accumulate_tiles(
-                query_tile, keys, values, blocks, split_start, edge, split_end, position, length, block_stride, slot_stride,
-                total, weight, top, scale, cap, CAPPED, True, WINDOW, HEAD_DIM, COLUMNS, BLOCK, TILE, COMPUTE,
-            )  # fmt: skip
-        split_output, lse = close(total, weight, top)
-        output, share, best = merge(output, share, best, split_output, lse)
-        blocks = next_blocks
-    # The chunk is read again, as volatile, so that the offsets are not kept through the loop, in registers it needs.
+            output, share, best = merge(output, share, best, total, summed(weight), top)
+            total, weight, top = empty_split(ROWS, COLUMNS, TILE)
+    # The chunk is read again, as volatile, so that the offsets are not kept through the loop, in registers it needs; and
+    # before the last merge, which has not to wait for it.
     query_start = tl.load(query_starts + sequence, volatile=True)
     query_end = tl.load(query_starts + sequence + 1, volatile=True)
+    if MERGES_INSIDE:
+        output, share, best = merge(output, share, best, total, summed(weight), top)
     offsets, inside = row_offsets(
         query_start + first_token, query_end, out_token_stride, out_head_stride,
         HEAD_DIM, COLUMNS, RATIO, ROWS, TOKENS,
@@ -227,6 +230,7 @@ def launch_prefill(
         BLOCK=block,
         TILE=shape.tile_tokens,
         SPLIT=shape.split_tokens,
+        MERGES_INSIDE=shape.prefill_merges_inside,
         COMPUTE=triton_dtype(compute),
         num_warps=shape.prefill_warps,
         num_stages=shape.prefill_stages,

@@ -11,33 +11,34 @@ from kernels.attention.softmax import merge, quotient
 @triton.jit
 def merge_splits(
     outputs,
-    lses,
+    sums,
     first,
     end,
     output,
     share,
-    top,
+    best,
     HEAD_DIM: tl.constexpr,
     COLUMNS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """Merge the splits from `first` to `end` of one row, `outputs` and `lses`, into its running state and return it."""
+    """Merge the splits from `first` to `end` of one row, `outputs` and `sums`, into its running state and return it."""
     column = tl.arange(0, COLUMNS)
     inside = column < HEAD_DIM
     for group in range(first, end, AHEAD):
         # Unrolled, so that the loads of a group are issued before the first of its merges waits for one.
         for member in tl.static_range(AHEAD):
             split = group + member
-            lse = tl.load(lses + split, mask=split < end, other=float("-inf"))
-            split_output = tl.load(outputs + split * HEAD_DIM + column, mask=inside & (split < end), other=0.0)
-            output, share, top = merge(output, share, top, split_output, lse)
-    return output, share, top
+            top = tl.load(sums + split * 2, mask=split < end, other=float("-inf"))
+            weight = tl.load(sums + split * 2 + 1, mask=split < end, other=0.0)
+            total = tl.load(outputs + split * HEAD_DIM + column, mask=inside & (split < end), other=0.0)
+            output, share, best = merge(output, share, best, total, weight, top)
+    return output, share, best
 
 
 @triton.jit(do_not_specialize=["capacity"])
 def reduce_kernel(
     partial_outputs,  # [sequences, query heads, capacity, HEAD_DIM] float32
-    partial_lses,  # [sequences, query heads, capacity] float32
+    partial_sums,  # [sequences, query heads, capacity, 2] float32: largest score, sum of weights
     lengths,  # [sequences] int32
     out,  # [sequences, query heads, HEAD_DIM]
     capacity,
@@ -58,15 +59,15 @@ def reduce_kernel(
         return
     row = (sequence * tl.num_programs(0) + head) * capacity
     outputs = partial_outputs + row * HEAD_DIM
-    lses = partial_lses + row
+    sums = partial_sums + row * 2
     output = tl.zeros([COLUMNS], tl.float32)
     share = 0.0
-    top = float("-inf")
+    best = float("-inf")
     # Long rows wait for memory, short ones for instructions that merge nothing.
     if end - first > 4:
-        output, share, top = merge_splits(outputs, lses, first, end, output, share, top, HEAD_DIM, COLUMNS, 16)
+        output, share, best = merge_splits(outputs, sums, first, end, output, share, best, HEAD_DIM, COLUMNS, 16)
     else:
-        output, share, top = merge_splits(outputs, lses, first, end, output, share, top, HEAD_DIM, COLUMNS, 4)
+        output, share, best = merge_splits(outputs, sums, first, end, output, share, best, HEAD_DIM, COLUMNS, 4)
     column = tl.arange(0, COLUMNS)
     output = quotient(output, share)
     tl.store(

@@ -1,11 +1,11 @@
 """The arithmetic that decode and prefill share, so that a row's bits do not depend on which of them computed it.
 
 A row's keys are taken in tiles at absolute positions, added up over a split (the online softmax of Milakov and
-Gimelshein, to base 2, as in FlashAttention), and the splits are merged in order:
+Gimelshein, to base 2, as in FlashAttention), and the splits are merged in order, undivided until the end:
 
     keys      0 ........ 63 | 64 ...... 127 | ...      | 512 ..... 575 | ...
-    tiles     accumulate    → accumulate    → ...      | accumulate    → ...
-    splits    `close`: output and log-sum-exp of 0..511| `close` of 512..1023
+    tiles     `accumulate`  → `accumulate`  → ...      | `accumulate`  → ...
+    splits    values, weights and top of 0..511        | of 512..1023
     row       `merge`                                  → `merge`               → ... → `quotient`
 
 Tiles and splits that a row does not see change nothing, to the bit: their scores are minus infinity, their weights
@@ -41,31 +41,38 @@ def halves(weights):
 
 
 @triton.jit
-def accumulate(query, key, value, seen, total, weight, top, scale, cap, CAPPED: tl.constexpr, MASKED: tl.constexpr):
+def score(query, key, scale, cap, CAPPED: tl.constexpr):
+    """Return products [rows, tile] of a tile of queries [rows, columns] and one of keys [tile, columns].
+
+    With `CAPPED` they are scores, see `capped`; otherwise `accumulate` makes them scores.
+    """
+    products = tl.dot(query, tl.trans(key), input_precision="ieee")
+    return capped(products, scale, cap) if CAPPED else products
+
+
+@triton.jit
+def empty_split(ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILE: tl.constexpr):
+    """Return the state (total, weight, top) of a split to which nothing has been added."""
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    weight = tl.zeros([ROWS, TILE // 2], tl.float32)
+    return total, weight, tl.full([ROWS], float("-inf"), tl.float32)
+
+
+@triton.jit
+def accumulate(scores, value, total, weight, top, scale):
     """Add one tile of keys to a split's running state and return it.
 
     Whether a multiplication and an addition round once or twice is written out, or the compiler would decide it by
-    whether a mask stands between them.
+    what stands before them.
 
     Args:
-        query: [rows, columns].
-        key: [tile, columns].
+        scores: [rows, tile], minus infinity where a row does not see a key.
         value: [tile, columns], zero where no row may look.
-        seen: [rows, tile], which row sees which key; used if `MASKED`.
         total: [rows, columns] float32, weighted sum of values.
-        weight: [rows, tile / 2] float32, sums of weights, of which `close` makes one.
+        weight: [rows, tile / 2] float32, sums of weights, of which `summed` makes one.
         top: [rows] float32, largest score so far.
-        scale: what makes a product a score to base 2; above zero.
-        cap: see `capped`; used if `CAPPED`.
-        CAPPED: whether scores are capped.
-        MASKED: whether some row does not see some key.
+        scale: what makes `scores` scores to base 2; above zero.
     """
-    scores = tl.dot(query, tl.trans(key), input_precision="ieee")
-    if CAPPED:
-        scores = capped(scores, scale, cap)
-        scale = 1.0
-    if MASKED:
-        scores = tl.where(seen, scores, float("-inf"))
     new_top = tl.maximum(top, tl.max(scores, 1) * scale)
     # A row that has seen nothing yet would subtract infinities.
     base = tl.where(new_top == float("-inf"), 0.0, new_top)
@@ -77,31 +84,30 @@ def accumulate(query, key, value, seen, total, weight, top, scale, cap, CAPPED: 
 
 
 @triton.jit
-def close(total, weight, top):
-    """Return a split's normalised output [rows, columns] and log-sum-exp [rows] to base 2; nothing seen: 0 and -inf."""
+def summed(weight):
+    """Return the sum [rows] of each row of `accumulate`'s weights."""
     for _ in tl.static_range(_MOST_HALVINGS):
         if weight.shape[1] > 1:
             weight = halves(weight)
-    summed = tl.reshape(weight, [weight.shape[0]])
-    divisor = tl.where(summed == 0.0, 1.0, summed)
-    return total / divisor[:, None], tl.where(summed == 0.0, float("-inf"), top + tl.log2(divisor))
+    return tl.reshape(weight, [weight.shape[0]])
 
 
 @triton.jit
-def merge(output, share, top, split_output, split_lse):
-    """Merge the next split into a row's running (output, share, top) and return it; `share` is the sum of weights.
+def merge(output, share, best, total, weight, top):
+    """Merge the next split into a row's running (output, share, best) and return it.
 
-    For tensors of rows; outputs have one axis more at the end.
+    Both are weighted sums of values, sums of weights and largest scores; of a split without a seen key 0, 0 and -inf.
+    For tensors of rows; `output` and `total` have one axis more at the end.
     """
-    new_top = tl.maximum(top, split_lse)
-    base = tl.where(new_top == float("-inf"), 0.0, new_top)
-    fade = tl.exp2(top - base)
-    gain = tl.exp2(split_lse - base)
-    output = tl.fma(output, tl.expand_dims(fade, -1), split_output * tl.expand_dims(gain, -1))
-    return output, tl.fma(share, fade, gain), new_top
+    new_best = tl.maximum(best, top)
+    base = tl.where(new_best == float("-inf"), 0.0, new_best)
+    fade = tl.exp2(best - base)
+    gain = tl.exp2(top - base)
+    output = tl.fma(output, tl.expand_dims(fade, -1), total * tl.expand_dims(gain, -1))
+    return output, tl.fma(share, fade, weight * gain), new_best
 
 
 @triton.jit
 def quotient(output, share):
-    """Return the merged outputs divided by their weights; rows that saw nothing are zero."""
-    return output / tl.expand_dims(tl.where(share == 0.0, 1.0, share), -1)
+    """Return weighted sums divided by their weights; rows that saw nothing are zero."""
+    return output * tl.expand_dims(1.0 / tl.where(share == 0.0, 1.0, share), -1)

@@ -28,6 +28,8 @@ class Tiles:
         prefill_rows: rows of a prefill tile: query tokens × query heads of one KV head.
         prefill_warps: warps of a prefill program.
         prefill_stages: how deep its loads are pipelined.
+        prefill_merges_inside: whether a split is merged inside the loop over all tiles of keys, which then never runs dry;
+            otherwise each split has a loop of its own, which takes fewer registers.
     """
 
     columns: int
@@ -41,6 +43,7 @@ class Tiles:
     prefill_rows: int
     prefill_warps: int
     prefill_stages: int
+    prefill_merges_inside: bool
 
 
 def power_of_two(number: int) -> int:
@@ -71,4 +74,5 @@ def tiles(head_dim: int, ratio: int, dtype: torch.dtype) -> Tiles:
         prefill_rows=max(32, min(128, 32768 // row_bytes)),
         prefill_warps=8,
         prefill_stages=3,
+        prefill_merges_inside=row_bytes <= 256,
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -36,6 +38,21 @@ class TestAttentionOnGpu(AttentionContract):
         chunk, tokens = self.prefill(batch, window=window), self.decode(batch.of_every_token(), window=window)
         differing = (chunk != tokens).flatten(1).any(1).nonzero()[:, 0].tolist()
         assert not differing, f"{len(differing)} of 1500 rows differ, from row {differing[0]} on"
+
+    @pytest.mark.parametrize("window", [0, 700])
+    @pytest.mark.parametrize("model", SERVED)
+    def test_prefill_gives_the_same_bits_wherever_it_merges_splits(self, model: str, window: int) -> None:
+        from kernels.attention.prefill import launch_prefill
+        from kernels.attention.tiles import tiles
+
+        batch = self.served(model, [2300, 512, 1], [1500, 512, 1], fresh_draw())
+        heads, kv_heads, head_dim = SERVED[model]
+        usual = tiles(head_dim, heads // kv_heads, batch.query.dtype)
+        inside, outside = poison(torch.empty_like(batch.query)), poison(torch.empty_like(batch.query))
+        for merges_inside, out in ((True, inside), (False, outside)):
+            shape = replace(usual, prefill_merges_inside=merges_inside)
+            launch_prefill(*batch.paged, out, scale=0.1, cap=0.0, window=window, shape=shape)
+        assert torch.equal(inside, outside)
 
     @pytest.mark.parametrize("model", SERVED)
     def test_each_row_of_a_large_batch_has_the_bits_it_has_alone(self, model: str) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from kernels.attention.decode import launch_decode
@@ -32,6 +33,18 @@ class TestAttentionInterpreted(AttentionContract):
             launch_prefill(*batch.paged, chunk, scale=0.2, cap=0.0, window=window, shape=shape)
             launch_decode(*last.last_tokens, token, scale=0.2, cap=0.0, window=window, shape=shape)
             assert torch.equal(chunk[(batch.query_starts[1:] - 1).long()], token)
+
+    @pytest.mark.parametrize("window", [0, 600])
+    def test_prefill_gives_the_same_bits_wherever_it_merges_splits(self, window: int) -> None:
+        draw = fresh_draw()
+        lengths = [1025 + below(draw, 100), 512]
+        batch = self.batch(lengths, [5, 1], heads=2, kv_heads=1, seed=below(draw, 2**31))
+        usual = replace(tiles(64, 2, torch.float32), prefill_rows=16)
+        inside, outside = poison(torch.empty_like(batch.query)), poison(torch.empty_like(batch.query))
+        for merges_inside, out in ((True, inside), (False, outside)):
+            shape = replace(usual, prefill_merges_inside=merges_inside)
+            launch_prefill(*batch.paged, out, scale=0.2, cap=0.0, window=window, shape=shape)
+        assert torch.equal(inside, outside)
 
     def test_block_ids_whose_offsets_pass_32_bits_do_as_small_ones(self, tmp_path: Path) -> None:
         pool = sparse_pool(tmp_path)
