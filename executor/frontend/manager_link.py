@@ -57,7 +57,7 @@ class ManagerLink:
 
     async def _unless_unknown(self, method: Any, request: Any, seconds: float = PATIENCE) -> Any:
         try:
-            return await insist(lambda: method(request, timeout=ATTEMPT, wait_for_ready=True), seconds)
+            return await insist(lambda: method(request, timeout=min(ATTEMPT, seconds), wait_for_ready=True), seconds)
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.NOT_FOUND:
                 raise

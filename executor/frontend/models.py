@@ -98,3 +98,13 @@ class Models:
         """Do something that takes long off the event loop."""
         future = self._threads.submit(work, *args, **kwargs)
         return await asyncio.wrap_future(future)
+
+    async def off_loop_if(
+        self,
+        large: bool,
+        work: Callable[Parameters, Answer],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> Answer:
+        """Do something here if it is small, in a thread if it is ``large``."""
+        return await self.in_thread(work, *args, **kwargs) if large else work(*args, **kwargs)

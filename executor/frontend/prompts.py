@@ -1,8 +1,24 @@
 """Prompts to tokens."""
 
+from collections.abc import Sequence
+
 from executor.frontend.errors import InvalidRequest
 from executor.frontend.models import Model, Models
 from pagehold.inference.v1 import prompt_pb2
+
+MANY = 1 << 14
+"""Ids of a prompt from which on what is done with it is done in a thread."""
+
+PIECE = 1 << 15
+"""Ids copied without letting other threads run: some milliseconds' worth."""
+
+
+def list_of(ids: Sequence[int]) -> list[int]:
+    """Copy ids, piece by piece."""
+    copied: list[int] = []
+    for start in range(0, len(ids), PIECE):
+        copied.extend(ids[start : start + PIECE])
+    return copied
 
 
 async def text_of(models: Models, model: Model, prompt: prompt_pb2.Prompt) -> str:
@@ -23,7 +39,7 @@ async def tokens_of(models: Models, model: Model, prompt: prompt_pb2.Prompt) -> 
     """
     kind = prompt.WhichOneof("content")
     if kind == "ids":
-        return list(prompt.ids.ids)
+        return await models.off_loop_if(len(prompt.ids.ids) > MANY, list_of, prompt.ids.ids)
     text = await text_of(models, model, prompt)
     longest = model.description.max_length * model.tokenizer.longest_token
     if 0 < longest < len(text):

@@ -10,7 +10,7 @@ from executor.frontend.engines import model_of
 from executor.frontend.errors import InvalidRequest, NotServing
 from executor.frontend.generation import Generation
 from executor.frontend.models import Model
-from executor.frontend.prompts import tokens_of
+from executor.frontend.prompts import MANY, PIECE, tokens_of
 from executor.frontend.sequence import Sequence
 from pagehold.engine.v1 import request_pb2, submit_pb2
 from pagehold.inference.v1 import generation_pb2
@@ -27,41 +27,52 @@ async def submit(door: Door, request: generation_pb2.GenerateRequest) -> Generat
     Raises whatever is wrong with it; nothing was begun then.
     """
     arrived = time.time()
-    model = await door.models.find(request.model if request.HasField("model") else None)
-    max_length = model.description.max_length
-    validation.check_generate(request, model.vocabulary, max_length)
-    body = parameters.body_digest(request)
+    models = door.models
+    model = await models.find(request.model if request.HasField("model") else None)
+    body = await models.off_loop_if(len(request.prompt.ids.ids) > MANY, _examine, request, model)
     door.registry.check(request.request_id, body)
-    prompt = await tokens_of(door.models, model, request.prompt)
-    validation.check_length(len(prompt), request, max_length)
+    prompt = await tokens_of(models, model, request.prompt)
+    validation.check_length(len(prompt), request, model.description.max_length)
     settled = parameters.settle(request, model.description, len(prompt), door.settings.default_max_tokens, arrived)
     parameters.check_size(settled, model.pool.geometry.request_bytes)
-    return _send(door, model, settled, prompt, body)
+    start = await models.off_loop_if(len(prompt) > MANY, _start_of, settled, prompt, body)
+    return _send(door, model, start)
 
 
-def _send(door: Door, model: Model, settled: request_pb2.Request, prompt: list[int], body: bytes) -> Generation:
-    link = choose_engine(door, model.name)
+def _examine(request: generation_pb2.GenerateRequest, model: Model) -> bytes:
+    """Check all that can be checked before the prompt is tokenised; the digest of the request."""
+    validation.check_generate(request, model.vocabulary, model.description.max_length)
+    return parameters.body_digest(request)
+
+
+def _start_of(settled: request_pb2.Request, prompt: list[int], body: bytes) -> submit_pb2.Start:
     name = settled.request_id
     start = submit_pb2.Start(
         uuid=uuid.uuid4().bytes,
-        prompt=prompt,
         request=settled,
         caller=parameters.caller_digest(name) if name else NO_DIGEST,
         body=body,
     )
+    for first in range(0, len(prompt), PIECE):
+        start.prompt.extend(prompt[first : first + PIECE])
     if (size := start.ByteSize()) > LARGEST_START:
         raise InvalidRequest.of("prompt", f"takes {size} bytes as tokens, but may take at most {LARGEST_START}")
+    return start
+
+
+def _send(door: Door, model: Model, start: submit_pb2.Start) -> Generation:
+    link = choose_engine(door, model.name)
     sequence = Sequence(
         uuid=start.uuid,
         pool=model.pool.name,
         model=model.name,
-        request=settled,
-        prompt_tokens=len(prompt),
+        request=start.request,
+        prompt_tokens=len(start.prompt),
         start=start,
     )
-    door.registry.add(sequence, body)
+    door.registry.add(sequence, start.body)
     link.add(sequence)
-    return Generation(door, sequence, model, detached=settled.detached)
+    return Generation(door, sequence, model, detached=start.request.detached)
 
 
 def choose_engine(door: Door, model: str) -> EngineLink:

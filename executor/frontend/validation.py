@@ -16,6 +16,8 @@ MOST_STOP_IDS = 64
 LONGEST_SALT = 256
 SHOWN_IDS = 3
 """Wrong ids of one list that are named one by one."""
+PIECE = 1 << 15
+"""Ids looked at without letting other threads run: some milliseconds' worth."""
 LONGEST_SHOWN = 40
 """Characters of a wrong value that are shown."""
 
@@ -39,10 +41,14 @@ class Findings:
 
     def ids(self, field: str, ids: Sequence[int], vocabulary: int) -> None:
         """Ids must be known. The first few that are not are named."""
-        # Most lists are right, and a long one is told to be so without a loop.
-        if not ids or max(ids) < vocabulary:
-            return
-        wrong = [place for place, token in enumerate(ids) if token >= vocabulary]
+        wrong = [
+            start + place
+            for start in range(0, len(ids), PIECE)
+            # Most pieces are right, and told to be so without a loop.
+            if max(piece := ids[start : start + PIECE]) >= vocabulary
+            for place, token in enumerate(piece)
+            if token >= vocabulary
+        ]
         limit = f"must lie in 0..{vocabulary - 1}, the model's vocabulary"
         for place in wrong[:SHOWN_IDS]:
             self.add(f"{field}[{place}]", ids[place], limit)
