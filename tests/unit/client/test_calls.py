@@ -174,6 +174,21 @@ def test_values_that_fit_no_field_are_all_named_and_nothing_is_sent(caller: Call
     assert service.calls == []
 
 
+def test_other_calls_name_what_does_not_fit_too(caller: Caller, service: ScriptedService) -> None:
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: caller.list_requests(-1), "limit"),
+        (lambda: caller.detokenize([1, -1]), "ids"),
+        (lambda: caller.tokenize(5), "text"),
+        (lambda: caller.attach("i", from_token=-1), "from_token"),
+        (lambda: caller.cancel(5), "id"),
+    ]
+    for call, field in wrong:
+        with pytest.raises(InvalidRequest) as raised:
+            call()
+        assert list(raised.value.violations) == [field]
+    assert service.calls == []
+
+
 @pytest.mark.parametrize("given", [{}, {"prompt": "a", "ids": [1]}, {"ids": [1], "messages": []}])
 def test_a_prompt_is_one_of_three(caller: Caller, given: Any) -> None:
     with pytest.raises(InvalidRequest, match="one of a text, ids and messages"):

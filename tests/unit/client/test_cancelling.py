@@ -1,6 +1,7 @@
 """Who hangs up, cancels or closes, and what the server hears of it."""
 
 import asyncio
+import gc
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -71,6 +72,20 @@ def test_leaving_an_asyncio_stream_hangs_up(served: Served, service: ScriptedSer
 
     asyncio.run(leave())
     until(lambda: service.hung_up == 1)
+
+
+def test_a_stream_that_is_forgotten_hangs_up(
+    connect: Callable[..., Caller], service: ScriptedService, served: Served
+) -> None:
+    caller = connect()
+    service.script += [Held(after=2)]
+    stream = caller.stream("x")
+    caller.first(stream, 2)
+    channels = caller.client._channels
+    del stream
+    gc.collect()
+    until(lambda: service.hung_up == 1)
+    assert [lease.calls for lease in channels._open] == [0]
 
 
 def test_cancelling_a_stream_that_has_ended_does_nothing(caller: Caller, service: ScriptedService) -> None:

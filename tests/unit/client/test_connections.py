@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from pagehold import client as pagehold
 from pagehold.client import Client
+from pagehold.client.channels import OPTIONS
 from tests.unit.client.answers import Answer, Attempt, answers
 from tests.unit.client.callers import CALLERS
 from tests.unit.client.relay import Relay
@@ -101,6 +103,11 @@ def test_a_closed_client_ends_its_streams(served: Served, service: ScriptedServi
         next(stream)
     with pytest.raises(pagehold.Cancelled, match="the client is closed"):
         client.load()
+
+
+def test_every_option_of_the_channel_is_known_to_grpc() -> None:
+    known = next(Path(grpc.__file__).parent.glob("_cython/cygrpc*.so")).read_bytes()
+    assert [name for name, _ in OPTIONS if name.encode() not in known] == []
 
 
 def test_the_package_is_imported_without_grpc() -> None:

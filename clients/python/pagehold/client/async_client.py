@@ -118,8 +118,8 @@ class AsyncClient(ClientBase):
     ) -> Completion:
         """The whole answer to a prompt: a text, or in its place ``ids=`` or ``messages=``.
 
-        ``timeout``: seconds it may take, None: any. ``retry_overload``: a server that is too busy is asked again
-        within them. Raises ``PageholdError``.
+        ``timeout``: seconds it may take, None: any. ``retry_overload``: a server that is too busy is asked again, for
+        as long as that. Raises ``PageholdError``.
         """
         async with self.stream(prompt, timeout=timeout, retry_overload=retry_overload, **parameters) as stream:
             return await stream.result()

@@ -32,6 +32,13 @@ class Runner(Generic[Result]):
         self._messages: AsyncIterator[Any] | None = None
         self._stopped = asyncio.Event()
 
+    def __del__(self) -> None:
+        # A stream that nobody closed, and nobody can read any more. Its channel closes itself in the same way.
+        if self._call is not None:
+            self._call.cancel()
+        if self._lease is not None:
+            self._channels.give_back(self._lease, broken=False)
+
     async def run(self) -> Result:
         """Run to the end; what the procedure returns. Raises ``PageholdError``."""
         while await self.next_event() is not None:

@@ -31,6 +31,10 @@ class Runner(Generic[Result]):
         self._call: Any = None
         self._stopped = threading.Event()
 
+    def __del__(self) -> None:
+        # A stream that nobody closed, and nobody can read any more.
+        self.hang_up()
+
     def run(self) -> Result:
         """Run to the end; what the procedure returns. Raises ``PageholdError``."""
         while self.next_event() is not None:

@@ -10,7 +10,7 @@ from pagehold.client.decoding import load_of, model_of, request_of, server_of
 from pagehold.client.descriptions import Load, Model, RenderedPrompt, RequestsInFlight, RequestSummary, ServerInfo
 from pagehold.client.effects import Invoke, Pause, Procedure
 from pagehold.client.errors import BadStream, GenerationLost, Overloaded, PageholdError, Unavailable
-from pagehold.client.parameters import prompt_of
+from pagehold.client.parameters import message_of, prompt_of
 from pagehold.client.persistence import BackOff, Deadline, Persistence
 from pagehold.inference.v1 import requests_pb2, server_pb2, tokens_pb2
 
@@ -73,12 +73,14 @@ def key_of(id_: str | None, request_id: str | None) -> dict[str, str]:
 
 def cancel(key: dict[str, str]) -> Call[bool]:
     """End a request; whether it was in flight."""
-    return Call("Cancel", requests_pb2.CancelRequest(**key), lambda answer: bool(answer.cancelled))
+    return Call("Cancel", message_of(requests_pb2.CancelRequest, **key), lambda answer: bool(answer.cancelled))
 
 
 def get_request(key: dict[str, str]) -> Call[RequestSummary]:
     """How a request stands."""
-    return Call("GetRequest", requests_pb2.GetRequestRequest(**key), lambda answer: request_of(answer.request))
+    return Call(
+        "GetRequest", message_of(requests_pb2.GetRequestRequest, **key), lambda answer: request_of(answer.request)
+    )
 
 
 def list_requests(limit: int | None) -> Call[RequestsInFlight]:
@@ -87,24 +89,27 @@ def list_requests(limit: int | None) -> Call[RequestsInFlight]:
     def read(answer: Any) -> RequestsInFlight:
         return RequestsInFlight(tuple(map(request_of, answer.requests)), answer.total)
 
-    return Call("ListRequests", requests_pb2.ListRequestsRequest(limit=limit), read)
+    return Call("ListRequests", message_of(requests_pb2.ListRequestsRequest, limit=limit), read)
 
 
 def tokenize(text: str, model: str | None, add_special_tokens: bool | None) -> Call[list[int]]:
     """Text into tokens."""
-    request = tokens_pb2.TokenizeRequest(model=model, text=text, add_special_tokens=add_special_tokens)
+    request = message_of(tokens_pb2.TokenizeRequest, model=model, text=text, add_special_tokens=add_special_tokens)
     return Call("Tokenize", request, lambda answer: list(answer.ids))
 
 
 def detokenize(ids: Any, model: str | None, skip_special_tokens: bool | None) -> Call[str]:
     """Tokens into text."""
-    request = tokens_pb2.DetokenizeRequest(model=model, ids=ids, skip_special_tokens=skip_special_tokens)
+    request = message_of(
+        tokens_pb2.DetokenizeRequest, model=model, ids=list(ids), skip_special_tokens=skip_special_tokens
+    )
     return Call("Detokenize", request, lambda answer: str(answer.text))
 
 
 def render_prompt(model: str | None, parameters: dict[str, Any]) -> Call[RenderedPrompt]:
     """A prompt as the model sees it."""
-    request = tokens_pb2.RenderPromptRequest(model=model, prompt=prompt_of(parameters))
+    request = message_of(tokens_pb2.RenderPromptRequest, model=model)
+    request.prompt.CopyFrom(prompt_of(parameters))
     return Call("RenderPrompt", request, lambda answer: RenderedPrompt(answer.text, tuple(answer.ids)))
 
 
@@ -115,7 +120,7 @@ def list_models() -> Call[list[Model]]:
 
 def get_model(name: str | None) -> Call[Model]:
     """One model."""
-    return Call("GetModel", server_pb2.GetModelRequest(name=name), lambda answer: model_of(answer.model))
+    return Call("GetModel", message_of(server_pb2.GetModelRequest, name=name), lambda answer: model_of(answer.model))
 
 
 def server_info() -> Call[ServerInfo]:

@@ -1,13 +1,15 @@
 """What a caller asks for, as keyword arguments, and the messages made of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
 from uuid import uuid4
 
 import grpc
 
 from pagehold.client.errors import Details, InvalidRequest
 from pagehold.inference.v1 import generation_pb2, prompt_pb2
+
+Built = TypeVar("Built")
 
 
 class Parameters(TypedDict, total=False):
@@ -122,6 +124,16 @@ def generate_request(parameters: Mapping[str, Any]) -> generation_pb2.GenerateRe
     if not request.HasField("request_id"):
         request.request_id = f"py-{uuid4().hex}"
     return request
+
+
+def message_of(kind: Callable[[], Built], **fields: Any) -> Built:
+    """A message of those fields that are not None. Raises ``InvalidRequest`` for values that do not fit theirs."""
+    message, violations = kind(), _Violations()
+    for name, value in fields.items():
+        if value is not None:
+            violations.put(message, name, value)
+    violations.check()
+    return message
 
 
 def prompt_of(parameters: Mapping[str, Any]) -> prompt_pb2.Prompt:

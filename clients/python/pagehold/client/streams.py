@@ -12,7 +12,7 @@ from pagehold.client.effects import Procedure
 from pagehold.client.errors import Cancelled
 from pagehold.client.events import Completion, Started
 from pagehold.client.generation import Generation
-from pagehold.client.parameters import Request, generate_request
+from pagehold.client.parameters import Request, generate_request, message_of
 from pagehold.client.persistence import Deadline, Persistence
 from pagehold.inference.v1 import generation_pb2
 
@@ -91,7 +91,8 @@ class ClientBase:
     def _attachment(
         self, id_: str | None, request_id: str | None, from_token: int, detached: bool | None, timeout: float | None
     ) -> Generation:
-        request = generation_pb2.AttachRequest(**key_of(id_, request_id), from_token=from_token, detached=detached)
+        key = key_of(id_, request_id)
+        request = message_of(generation_pb2.AttachRequest, **key, from_token=from_token, detached=detached)
         return Generation(request, self._persistence, Deadline(timeout, self._persistence))
 
     def _batch(
