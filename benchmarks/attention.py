@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from kernels.attention.decode import launch_decode
 from kernels.attention.paged import score_factors
@@ -85,7 +88,7 @@ def make_sequences(pool: torch.Tensor, count: int, length: int, chunk: int) -> S
     return Sequences(pool, tables, lengths, starts, query, torch.empty_like(query))
 
 
-def microseconds(run: Callable[[int], None], replays: int) -> float:
+def microseconds(run: Callable[[int], object], replays: int) -> float:
     """Time of one call of `run(layer)`: the median over replays of a graph of all layers."""
     run(0)
     torch.cuda.synchronize()
@@ -127,6 +130,16 @@ def prefill_rows(pool: torch.Tensor, shape: Tiles) -> Iterator[str]:
         )
 
 
+def torch_rows(count: int = 8, chunk: int = 2048) -> Iterator[str]:
+    """One line a backend of torch's own attention, on contiguous keys and values of as many heads as queries have."""
+    query, key, value = torch.randn(3, count, HEADS, chunk, HEAD_DIM, dtype=torch.bfloat16, device="cuda")
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+        with sdpa_kernel(backend):
+            time = microseconds(lambda layer: scaled_dot_product_attention(query, key, value, is_causal=True), 5)
+        rate = count * chunk * ((chunk + 1) / 2) * 4 * HEADS * HEAD_DIM / time / 1e6
+        yield f"torch   {count:4d} × {chunk:6d}  {time:8.1f} µs  {rate:6.0f} TFLOP/s  not paged, {backend.name}"
+
+
 def agreeing_rows(pool: torch.Tensor, shape: Tiles, length: int = 2000) -> int:
     """Of `length` tokens, how many have the same bits from prefill and from decode."""
     chunk = make_sequences(pool, 1, length, length)
@@ -144,21 +157,23 @@ def agreeing_rows(pool: torch.Tensor, shape: Tiles, length: int = 2000) -> int:
 def sweep(pool: torch.Tensor, usual: Tiles) -> None:
     """Time other shapes that leave a row's bits alone, on a few batches."""
     decodes = [make_sequences(pool, *batch, 1) for batch in ((64, 8192), (256, 1024), (1, 32768), (8, 4096))]
-    for change in (
+    changes: list[dict[str, Any]] = [
         *({"decode_stages": stages, "decode_warps": warps} for stages in (2, 3, 4) for warps in (4, 8)),
         *({"decode_stages": 2, "decode_registers": registers} for registers in (128, 96)),
         *({"decode_programs": programs} for programs in (1024, 2048, 8192, 16384)),
-    ):
+    ]
+    for change in changes:
         shape = replace(usual, **change)
         times = [microseconds(lambda layer: batch.decode(layer, shape), 5) for batch in decodes]  # noqa: B023
         print(f"{change}: 64×8k 256×1k 1×32k 8×4k", *(f"{time:.1f}" for time in times), "µs;", end=" ")
         print(f"{agreeing_rows(pool, shape)} of 2000 rows agree with prefill", flush=True)
     prefills = [make_sequences(pool, *batch) for batch in ((1, 2048, 2048), (8, 2048, 2048), (1, 8192, 8192))]
-    for change in (
+    changes = [
         {"prefill_rows": rows, "prefill_warps": rows // 16, "prefill_stages": stages}
         for rows in (64, 128)
         for stages in (2, 3, 4)
-    ):
+    ]
+    for change in [*changes, {"prefill_merges_inside": False}]:
         shape = replace(usual, **change)
         times = [microseconds(lambda layer: batch.prefill(layer, shape), 3) for batch in prefills]  # noqa: B023
         print(f"{change}: 1×2k 8×2k 1×8k", *(f"{time:.0f}" for time in times), "µs", flush=True)
@@ -172,4 +187,5 @@ def rows(swept: bool) -> Iterator[str]:
         sweep(pool, shape)
     yield from decode_rows(pool, shape)
     yield from prefill_rows(pool, shape)
+    yield from torch_rows()
     yield f"{agreeing_rows(pool, shape)} of 2000 rows have the same bits from prefill and from decode"
