@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.unit.client.callers import CALLERS, Caller
-from tests.unit.client.scripted_service import ScriptedService, Served, serving
+from tests.unit.client.console import Console
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.serving import Served, serving
 
 
 @pytest.fixture
@@ -38,3 +40,8 @@ def connect(request: pytest.FixtureRequest, served: Served) -> Iterator[Callable
 @pytest.fixture
 def caller(connect: Callable[..., Caller]) -> Caller:
     return connect()
+
+
+@pytest.fixture
+def console(served: Served) -> Console:
+    return Console(served.address)

@@ -5,7 +5,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from tests.unit.client.scripted_service import Served
+from tests.unit.client.serving import Served
 
 
 class Relay:

@@ -1,24 +1,13 @@
-"""An inference service that does what a test wrote down, behind a real server on a unix socket, in a thread of its own."""
+"""An inference service that does what a test wrote down."""
 
 # ruff: noqa: N802 - methods are called as the contract calls them
 
 import asyncio
-import threading
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import grpc
-import grpc.aio
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2, status_pb2
-from grpc_status import rpc_status
 
 from pagehold.inference.v1 import (
     generation_pb2,
@@ -28,52 +17,7 @@ from pagehold.inference.v1 import (
     tokens_pb2,
 )
 from tests.unit.client.answers import Answer, Attempt
-
-Context = grpc.aio.ServicerContext[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A status, with details."""
-
-    code: grpc.StatusCode
-    reason: str = ""
-    text: str = "no"
-    metadata: dict[str, str] = field(default_factory=dict)
-    details: tuple[Message, ...] = ()
-    trailers: tuple[tuple[str, str], ...] = ()
-
-    async def send(self, context: Context) -> None:
-        """End a call with it."""
-        if not self.reason:
-            await context.abort(self.code, self.text, self.trailers)
-        status = status_pb2.Status(code=self.code.value[0], message=self.text)
-        info = error_details_pb2.ErrorInfo(reason=self.reason, domain="pagehold", metadata=self.metadata)
-        for detail in (info, *self.details):
-            packed = AnyMessage()
-            packed.Pack(detail)
-            status.details.append(packed)
-        rich = rpc_status.to_status(status)
-        await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *self.trailers))
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """An attempt that ends with a refusal after so many events."""
-
-    after: int
-    refusal: Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An attempt that stands still after so many events, until it is released or hung up."""
-
-    after: int
-
-
-BREAK = Refusal(grpc.StatusCode.UNAVAILABLE, text="Socket closed")
-Step = Attempt | Refusal | Broken | Held
+from tests.unit.client.steps import BREAK, Broken, Context, Held, Refusal, Step
 
 
 class ScriptedService(inference_service_pb2_grpc.InferenceServiceServicer):
@@ -213,69 +157,3 @@ def model() -> server_pb2.Model:
     )
     described.defaults.temperature = 0.5
     return described
-
-
-class Served:
-    """A service and its server. It may be stopped, and started again at the same address."""
-
-    def __init__(self, address: str, service: ScriptedService) -> None:
-        self.address = address
-        self.service = service
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._server: Any = None
-
-    def run(self, work: Any) -> Any:
-        """Run a coroutine on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
-
-    def start(self) -> None:
-        """Serve."""
-        self.run(self._start())
-
-    async def _start(self) -> None:
-        self._server = grpc.aio.server()
-        inference_service_pb2_grpc.add_InferenceServiceServicer_to_server(self.service, self._server)
-        if self._server.add_insecure_port(self.address) == 0:
-            raise OSError(f"{self.address} cannot be bound")
-        await self._server.start()
-
-    def stop(self) -> None:
-        """Break every connection, and serve no more."""
-        if self._server is not None:
-            self.run(self._server.stop(None))
-            self._server = None
-
-    def release(self) -> None:
-        """Let go what is held."""
-        self._loop.call_soon_threadsafe(self.service.released.set)
-
-    def close(self) -> None:
-        """Stop, and end the thread."""
-        self.stop()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-
-@contextmanager
-def serving(service: ScriptedService) -> Iterator[Served]:
-    """A service on a unix socket of its own, as long as the context lasts."""
-    # Not in pytest's own folders: a socket's path has 107 bytes at most.
-    folder = TemporaryDirectory()
-    served = Served(f"unix:{Path(folder.name) / 'door.sock'}", service)
-    try:
-        served.start()
-        yield served
-    finally:
-        served.close()
-        folder.cleanup()
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to hold in time"
-        time.sleep(0.002)

@@ -20,7 +20,8 @@ from pagehold.common.v1 import errors_pb2
 from pagehold.inference.v1 import generation_pb2
 from tests.unit.client.answers import Answer, Attempt
 from tests.unit.client.callers import Caller
-from tests.unit.client.scripted_service import BREAK, Held, Refusal, ScriptedService
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.steps import BREAK, Held, Refusal
 
 ANSWERS = (Answer(["a", "b", "c"], name="one"), Answer(["é", ""], held=[1], name="two"), Answer(["x"], name="three"))
 EVENTS = sum(len(list(answer.events())) for answer in ANSWERS)

@@ -19,7 +19,9 @@ from pagehold.client import (
 )
 from pagehold.inference.v1 import prompt_pb2, server_pb2
 from tests.unit.client.callers import Caller
-from tests.unit.client.scripted_service import BREAK, Refusal, ScriptedService, Served
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.serving import Served
+from tests.unit.client.steps import BREAK, Refusal
 
 
 def sent(service: ScriptedService) -> Any:

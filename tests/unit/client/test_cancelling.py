@@ -11,7 +11,9 @@ import pytest
 from pagehold.client import AsyncClient, Cancelled, Client, DeadlineExceeded, NotFound
 from tests.unit.client.answers import Attempt
 from tests.unit.client.callers import Caller
-from tests.unit.client.scripted_service import BREAK, Held, ScriptedService, Served, until
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.serving import Served, until
+from tests.unit.client.steps import BREAK, Held
 from tests.unit.client.test_streams import UNKNOWN
 
 

@@ -2,50 +2,19 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections import deque
 from typing import Any
 
 import grpc
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from pagehold.client import commands
 from pagehold.inference.v1 import requests_pb2, server_pb2
 from tests.unit.client.answers import Answer, Attempt
-from tests.unit.client.scripted_service import Broken, Held, Refusal, ScriptedService, Served, model, until
+from tests.unit.client.console import Console, start
+from tests.unit.client.scripted_service import ScriptedService, model
+from tests.unit.client.serving import Served, until
+from tests.unit.client.steps import Broken, Held, Refusal
 from tests.unit.client.test_streams import LOST, QUEUE_FULL, UNKNOWN
-
-NAMES = ("generate", "chat", "models", "requests", "cancel", "load")
-
-
-class Console:
-    """Runs commands against one server."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._app = typer.Typer()
-        self._app.callback()(lambda: None)
-        for name in NAMES:
-            self._app.command(name)(getattr(commands, name))
-
-    def run(self, *arguments: str, stdin: str = "", address: str | None = None) -> Result:
-        environment = {"PAGEHOLD_ADDRESS": address or self.address, "COLUMNS": "200"}
-        result = CliRunner().invoke(self._app, list(arguments), env=environment, input=stdin)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result
-
-    def __call__(self, *arguments: str, stdin: str = "") -> str:
-        result = self.run(*arguments, stdin=stdin)
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-
-@pytest.fixture
-def console(served: Served) -> Console:
-    return Console(served.address)
 
 
 def sent(service: ScriptedService) -> Any:
@@ -153,71 +122,6 @@ def test_no_server_is_said_in_a_line(console: Console, monkeypatch: pytest.Monke
     assert result.stderr.startswith("no server answers at 127.0.0.1:1 (Connection refused")
     assert result.stderr.endswith("; start one with `pagehold up`, or give its --address\n")
     assert result.stderr.count("\n") == 1
-
-
-# -- chat --------------------------------------------------------------------------------------------------------------
-
-
-def roles(service: ScriptedService) -> list[tuple[str, str]]:
-    return [(one.role, one.content) for one in sent(service).prompt.chat.messages]
-
-
-def test_chat_answers_and_remembers(console: Console, service: ScriptedService) -> None:
-    service.answer = Answer(["[b]", "x", "[/b]"])  # no markup of the console's
-    printed = console("chat", "--system", "Be brief.", "-t", "0", stdin="Hi\n\nAnd?\n")
-    assert printed.count("[b]x[/b]\n3 tokens, the first after 0.") == 2
-    assert roles(service) == [
-        *(("system", "Be brief."), ("user", "Hi"), ("assistant", "[b]x[/b]"), ("user", "And?")),
-    ]
-    assert sent(service).sampling.HasField("temperature")
-
-
-def test_chat_begins_anew_and_ends(console: Console, service: ScriptedService) -> None:
-    printed = console("chat", stdin="Hi\n/reset\n/what\nAgain\n/quit\nNever\n")
-    assert printed.count("Paris.") == 2
-    assert printed.count("/reset begins anew") == 2
-    assert roles(service) == [("user", "Again")]
-
-
-def test_chat_goes_on_behind_an_answer_that_failed(console: Console, service: ScriptedService) -> None:
-    service.script += [Broken(2, LOST)]
-    printed = console("chat", stdin="Hi\nAgain\n")
-    assert "Par\nno\n" in printed
-    assert "Paris." in printed
-    assert roles(service) == [("user", "Again")]
-
-
-def test_chat_needs_a_model_with_a_template(console: Console, service: ScriptedService) -> None:
-    plain = server_pb2.Model(name="plain", chat=False)
-    service.unary["GetModel"] = deque([server_pb2.GetModelResponse(model=plain)])
-    result = console.run("chat")
-    assert (result.exit_code, result.stderr.startswith("plain has no chat template")) == (1, True)
-
-
-def start(served: Served, *arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "pagehold.client", *arguments, "--address", served.address]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=0)
-
-
-def test_interrupting_an_answer_ends_it_and_not_the_chat(served: Served, service: ScriptedService) -> None:
-    service.script += [Held(after=2)]
-    process = start(served, "chat")
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("Hi\n")
-    seen = ""
-    while not seen.endswith("Par"):
-        letter = process.stdout.read(1)
-        assert letter, seen
-        seen += letter
-    process.send_signal(signal.SIGINT)
-    until(lambda: service.hung_up == 1)
-    printed, errors = process.communicate("Again\n/quit\n", timeout=20)
-    assert (process.returncode, errors) == (0, "")
-    assert printed.startswith("\n1 token, the first after ")
-    assert ", stopped\n" in printed
-    assert roles(service) == [("user", "Hi"), ("assistant", "Par"), ("user", "Again")]
 
 
 def test_interrupting_generate_hangs_up_and_exits_with_130(served: Served, service: ScriptedService) -> None:

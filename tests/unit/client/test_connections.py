@@ -17,7 +17,9 @@ from pagehold.client.channels import OPTIONS
 from tests.unit.client.answers import Answer, Attempt, answers
 from tests.unit.client.callers import CALLERS
 from tests.unit.client.relay import Relay
-from tests.unit.client.scripted_service import Held, Refusal, ScriptedService, Served, serving, until
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.serving import Served, serving, until
+from tests.unit.client.steps import Held, Refusal
 from tests.unit.client.test_exactly_once import check_delivered
 
 DRAINING = Refusal(grpc.StatusCode.UNAVAILABLE, "ERROR_REASON_NOT_SERVING")

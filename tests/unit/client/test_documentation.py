@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.scripted_service import Held, ScriptedService, Served
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.serving import Served
+from tests.unit.client.steps import Held
 from tests.unit.client.test_batches import Items
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"

@@ -11,7 +11,8 @@ from pagehold import client as pagehold
 from pagehold.client import errors
 from pagehold.inference.v1 import generation_pb2
 from tests.unit.client.callers import Caller
-from tests.unit.client.scripted_service import Refusal, ScriptedService
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.steps import Refusal
 
 Code = grpc.StatusCode
 TABLE = [

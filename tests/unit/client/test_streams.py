@@ -18,7 +18,9 @@ from pagehold.client import (
 )
 from tests.unit.client.answers import Answer, Attempt
 from tests.unit.client.callers import Caller
-from tests.unit.client.scripted_service import BREAK, Broken, Held, Refusal, ScriptedService, Served, until
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.serving import Served, until
+from tests.unit.client.steps import BREAK, Broken, Held, Refusal
 from tests.unit.client.test_exactly_once import check_delivered
 
 ANSWER = Answer(["Der ", "Fluß", " heißt", " 日本", "!"], held=[4, 3, 0, 2], progress=(2, 5))

@@ -1,5 +1,6 @@
 """A conversation with a model."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -86,7 +87,6 @@ class Conversation:
     def _ask(self) -> str | None:
         """What the user says next; None: nothing more. Ctrl-C empties the line."""
         import contextlib
-        import sys
 
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 - lines can be edited, and earlier ones found again
@@ -110,7 +110,9 @@ class Conversation:
             with stream:
                 for event in stream:
                     pace.note(event)
-                    self.console.out(getattr(event, "text", ""), end="", highlight=False)
+                    # Past the console, which would print a piece again whose printing Ctrl-C came into.
+                    sys.stdout.write(getattr(event, "text", ""))
+                    sys.stdout.flush()
         except KeyboardInterrupt:
             ended = ", stopped"
         except PageholdError as error:
