@@ -11,14 +11,15 @@ from executor.frontend.settings import DoorSettings
 from executor.launch.plan import names
 from executor.launch.readiness import State
 from executor.launch.settings import LaunchSettings
+from pagehold.client import AsyncClient, PageholdError
 from pagehold.client.admin import AdminClient, AdminError
 
-FIGURES_SECONDS = 1.0
-"""How long the manager may take for the figures of the line."""
+MODEL_SECONDS = 5.0
+"""How long a front door may take to say what it serves."""
 
 
-def summary_of(settings: LaunchSettings) -> str:
-    """Every address and socket, and examples of commands."""
+def summary_of(settings: LaunchSettings, chats: bool) -> str:
+    """Every address and socket, and examples of commands; `chats`: the model has a chat template."""
     folder = settings.up.runtime_dir
     places = [
         ("clients", settings.door.address),
@@ -30,19 +31,22 @@ def summary_of(settings: LaunchSettings) -> str:
     ]
     lines = [f"pagehold serves {settings.model}", ""]
     lines += [f"  {title:<10} {place}" for title, place in places]
-    lines += ["", *(f"  {command}" for command in _examples(settings)), ""]
+    lines += ["", *(f"  {command}" for command in _examples(settings, chats)), ""]
     return "\n".join(lines)
 
 
-def _examples(settings: LaunchSettings) -> list[str]:
+def _examples(settings: LaunchSettings, chats: bool) -> list[str]:
     client = _option("--address", settings.door.address, DoorSettings.model_fields["address"].default)
     operator = _option(
         "--address", settings.manager.admin_address, ManagerSettings.model_fields["admin_address"].default
     )
     folder = _option("--runtime-dir", str(settings.up.runtime_dir), str(default_runtime_dir()))
-    return [
-        f'pagehold generate "What is the capital of France?"{client}',
+    asking = [
+        f'pagehold generate --chat "What is the capital of France?"{client}',
         f"pagehold chat{client}",
+    ]
+    return [
+        *(asking if chats else [f'pagehold generate "Once upon a time"{client}']),
         f"pagehold pool{operator}",
         f"pagehold sequences{operator}",
         f"pagehold down{folder}",
@@ -51,6 +55,15 @@ def _examples(settings: LaunchSettings) -> list[str]:
 
 def _option(flag: str, value: str, default: str) -> str:
     return "" if value == default else f" {flag} {value}"
+
+
+async def has_chat_template(address: str) -> bool:
+    """Whether the model that is served there can be talked with, as far as its server says."""
+    async with AsyncClient(address) as client:
+        try:
+            return (await client.model(timeout=MODEL_SECONDS)).chat
+        except PageholdError:
+            return False
 
 
 async def figures_of(client: AdminClient) -> str:

@@ -21,7 +21,7 @@ from executor.launch.plan import DOORS
 from executor.launch.readiness import History, is_serving
 from executor.launch.reasons import Log, describe_failure
 from executor.launch.settings import LaunchSettings
-from executor.launch.summary import figures_of, status_line, summary_of
+from executor.launch.summary import figures_of, has_chat_template, status_line, summary_of
 from executor.launch.supervision import Supervision
 from pagehold.client.admin import AdminClient
 
@@ -115,7 +115,7 @@ class Up:
     async def _watch(self) -> None:
         """Follow the start until all serve, then how all are doing."""
         if await self._await_ready():
-            self._announce()
+            await self._announce()
         async with AdminClient(self._settings.manager.admin_address, timeout=FIGURES_SECONDS) as client:
             while True:
                 figures = "" if self._is_stopping else await figures_of(client)
@@ -144,9 +144,10 @@ class Up:
         for line in self._history.look(self._supervision.keeper):
             self._display.tell(line)
 
-    def _announce(self) -> None:
+    async def _announce(self) -> None:
         self._display.tell(f"ready after {time.monotonic() - self._began:.1f} s")
-        self._display.print(summary_of(self._settings))
+        chats = await has_chat_template(self._settings.door.address)
+        self._display.print(summary_of(self._settings, chats))
         self._notifier.ready()
         if self._ready_descriptor is not None:
             self._display.leave_terminal(self._settings.up.log_path)

@@ -197,9 +197,15 @@ def test_the_line_tells_what_is_missing_and_what_was_started_again(tmp_path: Pat
 
 
 def test_examples_name_addresses_only_where_they_are_not_the_default(tmp_path: Path) -> None:
-    assert "pagehold chat\n" in summary_of(load(tmp_path))
-    assert "pagehold chat --address 127.0.0.1:9\n" in summary_of(load(tmp_path, address="127.0.0.1:9"))
-    assert f"pagehold down --runtime-dir {tmp_path}" in summary_of(load(tmp_path))
+    assert "pagehold chat\n" in summary_of(load(tmp_path), chats=True)
+    assert "pagehold chat --address 127.0.0.1:9\n" in summary_of(load(tmp_path, address="127.0.0.1:9"), chats=True)
+    assert f"pagehold down --runtime-dir {tmp_path}" in summary_of(load(tmp_path), chats=True)
+
+
+def test_a_model_without_a_chat_template_is_not_to_be_talked_with(tmp_path: Path) -> None:
+    summary = summary_of(load(tmp_path), chats=False)
+    assert "pagehold chat" not in summary
+    assert 'pagehold generate "Once upon a time"\n' in summary
 
 
 # -- lock ---------------------------------------------------------------------------------------------------------------
