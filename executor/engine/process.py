@@ -47,6 +47,7 @@ class EngineProcess:
         self._notifier = Notifier.from_environment()
         self._metrics = Metrics()
         self._inbox = Inbox()
+        self._server: EngineServer | None = None
         self._engine: Engine | None = None
 
     def run(self) -> None:
@@ -62,7 +63,7 @@ class EngineProcess:
         )
         registration = self._register(prepared)
         # Only now: the manager has seen to it that this name, and so this socket, is nobody else's.
-        server = EngineServer(self.settings.socket)
+        self._server = server = EngineServer(self.settings.socket)
         self._notifier.status(f"loading {prepared.source.name}")
         with progress_told(self._notifier.status):
             model = load(prepared)
@@ -140,12 +141,13 @@ class EngineProcess:
         log.info("left")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._engine is None:
+        if self._engine is None or self._server is None:
             raise SystemExit(0)
         if self._engine.is_stopping:
             # Asked twice: what the ledger holds is enough for a successor.
             _end_now(0)
         self._notifier.stopping()
+        self._server.stopping()
         self._engine.stop(self.settings.stop_grace)
 
 

@@ -1,5 +1,7 @@
 """What a reply of the manager means for an engine's work."""
 
+import structlog
+
 from blockmgr.core.messages import Admitted, Reply
 from blockmgr.core.states import FinishReason, Refusal
 from executor.engine.device import Device
@@ -10,6 +12,8 @@ from executor.engine.turns import Turn
 from executor.engine.waiting import Waiting
 from executor.engine.work import Work, accepted
 from pagehold.engine.v1 import submit_pb2
+
+log = structlog.get_logger()
 
 NOT_NOW = frozenset({Refusal.POOL_EXHAUSTED, Refusal.NO_SLOTS})
 """Refusals after which the same request waits and asks again."""
@@ -66,6 +70,7 @@ def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequenc
         sequence = Sequence(request, admitted.handle, request.prompt.tolist(), recorded=len(request.prompt))
         work.add(sequence)
         work.blocked = False
+        log.debug("accepted", uuid=request.uuid.hex(), request_id=request.kept.request_id, handle=admitted.handle)
         if waiting.cancelled or waiting.late:
             sequence.end(FinishReason.CANCELLED if waiting.cancelled else FinishReason.DEADLINE)
         return sequence
@@ -132,6 +137,15 @@ def _take_wishes(work: Work, reply: Reply) -> None:
 def _take_end(work: Work, sequence: Sequence) -> None:
     """The sequence's row is gone: what front doors lack of it comes with the news."""
     work.remove(sequence)
+    log.info(
+        "ended",
+        uuid=sequence.request.uuid.hex(),
+        request_id=sequence.request.kept.request_id,
+        reason=FinishReason(sequence.ending or 0).name.lower(),
+        prompt_tokens=sequence.prompt,
+        cached_tokens=sequence.cached_tokens,
+        output_tokens=len(sequence.tokens) - sequence.prompt,
+    )
     ids = sequence.tokens[: sequence.final] if sequence.final else sequence.tokens
     work.news.append(
         Ended(

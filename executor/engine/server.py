@@ -13,7 +13,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
-from blockmgr.service.errors import NotServing
 from executor.engine import news as told
 from executor.engine.engine import Engine
 from executor.engine.service import EngineServicer
@@ -64,7 +63,7 @@ class EngineServer:
         """End all streams, after ``grace`` seconds at most, and stop listening."""
 
         async def stop() -> None:
-            self._servicer.why_not = NotServing("the engine is stopping")
+            self._servicer.close()
             await self._server.stop(grace)
             rest = asyncio.all_tasks() - {asyncio.current_task()}
             for task in rest:

@@ -48,6 +48,12 @@ class EngineServicer(engine_service_pb2_grpc.EngineServiceServicer):
         """Serve from now on. On the loop's thread."""
         self._engine, self._description, self.why_not = engine, description, None
 
+    def close(self) -> None:
+        """Refuse calls from now on, and end the streams once what is to be said on them is said. On the loop's thread."""
+        self.why_not = NotServing("the engine is stopping")
+        for stream in self._streams.values():
+            stream.due.set()
+
     # -- methods -----------------------------------------------------------------------------------------------------
 
     async def Describe(
@@ -102,6 +108,7 @@ class EngineServicer(engine_service_pb2_grpc.EngineServiceServicer):
             if stream.due.is_set() or stream.load is not None:
                 await context.write(stream.message(now))
                 continue
+            self._serving()
             waiting = asyncio.ensure_future(stream.due.wait())
             await asyncio.wait((waiting, reading), timeout=load_due - now, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()

@@ -27,6 +27,9 @@ class EngineSettings(ProcessSettings):
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(None, description="of weights and cache")
     implementation: Literal["auto", "decoder", "transformers"] = Field("auto", description="whose modelling code runs")
     blocks: int | None = Field(None, ge=2, description="blocks of the pool, the null block included, if it is made now")
+    max_blocks: int | None = Field(
+        None, ge=2, description="blocks that it may ever grow to; as many as at first if not set"
+    )
     pool_bytes: int | None = Field(None, ge=1, description="bytes of the pool instead, if it is made now")
     tokens_per_block: Literal[8, 16, 32, 64, 128] = Field(
         16, description="tokens that a block holds, if it is made now"

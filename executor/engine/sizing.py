@@ -53,6 +53,8 @@ def propose_pool(settings: EngineSettings, cache: CacheFormat, name: str, revisi
     spec.geometry.max_length = cache.max_length
     spec.geometry.max_sequences = max(LEAST_SEQUENCES, settings.max_running)
     spec.geometry.device_blocks = settings.blocks or _blocks(settings, cache, spec.geometry.block_bytes)
+    if settings.max_blocks is not None:
+        spec.geometry.max_device_blocks = max(settings.max_blocks, spec.geometry.device_blocks)
     shape = cache.shape
     spec.identity.shape.CopyFrom(
         pool_pb2.BlockShape(

@@ -2,11 +2,12 @@
 
     python -m tests.engines.faulty MODEL [flags of `pagehold executor`]
 
-NAN_AT and RAISE_AT hold a token id: a token of that id makes its row's logits no numbers, or its step fail. RAISE_ONCE
-does so for the first step that has it, and SLOW gives each step so many seconds more.
+NAN_AT, RAISE_AT and DIE_AT hold a token id: a token of that id makes its row's logits no numbers, its step fail, or kills
+the process. RAISE_ONCE makes the first step fail that has it, and SLOW gives each step so many seconds more.
 """
 
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -40,6 +41,8 @@ class FaultyModel:
     ) -> torch.Tensor:
         """The model's own, with faults."""
         time.sleep(self._slow)
+        if bool((ids == number("DIE_AT")).any()):
+            os.kill(os.getpid(), signal.SIGKILL)
         if bool((ids == number("RAISE_AT")).any()):
             raise ValueError("this id is poison")
         if not self._raised and bool((ids == number("RAISE_ONCE")).any()):

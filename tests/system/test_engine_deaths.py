@@ -127,6 +127,34 @@ def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(mo
         check(model, world, door, keys, prompts)
 
 
+def test_a_request_that_kills_engines_ends_and_nobody_elses(model: Path) -> None:
+    # The killer's id is an end that is held back, so that nobody else comes to have it.
+    prompts = [random_ids(8 + 7 * place, 90 + place) for place in range(3)]
+    poison = [*random_ids(20, 99), 0]
+    with engine_world() as world:
+        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", DIE_AT="0")
+        door = world.door()
+        keys = door.start(*[start_of(prompt, max_tokens=OUTPUT, min_tokens=OUTPUT, end_ids=[0]) for prompt in prompts])
+        for key in keys:
+            door.await_output(key, 3)
+        killer = door.start(start_of(poison, max_tokens=5))[0]
+        engines = [engine]
+
+        def refused() -> bool:
+            if engines[-1].process.poll() is not None:
+                engines.append(world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", DIE_AT="0"))
+            return killer in door.refused
+
+        wait_until(refused, "it has ended", 300)
+        # Once on the way to it at most, twice beside the others, and once alone: then the manager knows which one it is.
+        assert len(engines) - 1 in (3, 4)
+        for key in keys:
+            assert len(door.output(key)) == OUTPUT
+        assert door.refused[killer].refusal == states_pb2.REFUSAL_DUPLICATE
+        assert door.lookup(killer).finished.reason == states_pb2.FINISH_REASON_INTERNAL
+        world.check_all_free()
+
+
 def test_a_second_engine_of_the_pool_hits_what_the_first_has_sealed(model: Path) -> None:
     prompt = random_ids(90, 70)
     with engine_world() as world:
