@@ -19,6 +19,10 @@ GRPC_TOOLS := grpcio-tools==1.81.1
 
 BIN := .venv/bin
 
+# Workers that run tests side by side. Most tests start a few processes of their own, so that many more would only wait
+# for each other.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+
 .PHONY: help demo test test-gpu lint proto clean
 
 help: ## list the targets
@@ -43,8 +47,8 @@ demo: .venv/installed .venv/demo-model ## serve a small model, ask it a question
 	$(BIN)/python -m executor.launch.demo
 
 test: .venv/installed .venv/demo-model ## run the tests that need no GPU
-	TRITON_INTERPRET=1 $(BIN)/pytest tests/kernels/interpreted
-	$(BIN)/pytest
+	TRITON_INTERPRET=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/kernels/interpreted
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile # a file's tests share what they have loaded
 
 test-gpu: .venv/installed ## run the tests that need a GPU
 	$(BIN)/pytest -o addopts='-q --strict-markers --strict-config --import-mode=importlib' tests/gpu

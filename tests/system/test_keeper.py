@@ -217,7 +217,7 @@ def test_more_descriptors_than_the_limit_are_dropped(start: Start) -> None:
     before = keeper.descriptors()
     os.kill(keeper.lives[0]["pid"], signal.SIGKILL)
     keeper.await_events("status", 2)
-    assert keeper.descriptors() == before
+    assert keeper.descriptors() <= before
 
 
 def test_nonsense_harms_nothing_and_leaks_nothing(start: Start) -> None:
@@ -226,7 +226,7 @@ def test_nonsense_harms_nothing_and_leaks_nothing(start: Start) -> None:
     before = keeper.descriptors()
     os.kill(keeper.lives[0]["pid"], signal.SIGKILL)
     keeper.await_events("status", 2)
-    assert keeper.descriptors() == before
+    assert keeper.descriptors() <= before
     assert keeper.lives[1]["names"] == ["counter", "stored"], "a descriptor without a name goes by this one"
     assert keeper.events("ignored")
 
