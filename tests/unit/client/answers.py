@@ -71,7 +71,7 @@ class Answer:
             sorted({min(cut, most) for cut in (*cuts, most)} if cuts else range(most + 1)), from_token
         )
         usage = generation_pb2.Usage(prompt_tokens=self.prompt_tokens, cached_tokens=2, output_tokens=len(self.pieces))
-        timings = generation_pb2.Timings(queued=0.25, first_token=0.5, total=1.5)
+        timings = generation_pb2.Timings(queued=100.25, first_token=100.5, total=101.5)
         finished = generation_pb2.Finished(
             output=0, reason=generation_pb2.END_REASON_LENGTH, usage=usage, timings=timings
         )

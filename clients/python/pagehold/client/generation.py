@@ -187,18 +187,18 @@ class Generation:
     # -- how it ends badly -------------------------------------------------------------------------------------------
 
     def _too_late(self) -> DeadlineExceeded:
-        text = f"not finished within {self._deadline.seconds:g} s, after {self._tokens} tokens"
+        text = f"not finished within {self._deadline.seconds:g} s, after {self._so_far}"
         return DeadlineExceeded(text, grpc.StatusCode.DEADLINE_EXCEEDED, self._where())
 
     def _forgotten(self) -> GenerationLost:
-        text = f"the connection broke after {self._tokens} tokens, and the server does not know the request any more"
+        text = f"the connection broke after {self._so_far}, and the server does not know the request any more"
         return GenerationLost(text, grpc.StatusCode.UNAVAILABLE, self._where())
 
     def _given_up(self, failure: PageholdError) -> PageholdError:
         if self.transcript.started is None:
             return failure
         text = (
-            f"the connection broke after {self._tokens} tokens, and none could be made for "
+            f"the connection broke after {self._so_far}, and none could be made for "
             f"{self._persistence.limit:g} s; attach to {self.transcript.started.id} to go on ({failure})"
         )
         return Unavailable(text, failure.code, self._where())
@@ -206,6 +206,10 @@ class Generation:
     @property
     def _tokens(self) -> int:
         return len(self.transcript.ids())
+
+    @property
+    def _so_far(self) -> str:
+        return f"{self._tokens} token{'s' * (self._tokens != 1)}"
 
     def _where(self) -> Details:
         return Details(metadata={"tokens": str(self._tokens), **self.key})
