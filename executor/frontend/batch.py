@@ -7,7 +7,7 @@ from contextlib import aclosing
 from executor.frontend.admission import Place
 from executor.frontend.door import Door
 from executor.frontend.errors import InvalidRequest, QueueFull
-from executor.frontend.statuses import to_item_failure
+from executor.frontend.statuses import reason_of, to_item_failure
 from executor.frontend.submission import submit
 from pagehold.inference.v1 import generation_pb2
 
@@ -76,6 +76,7 @@ class _Batch:
             try:
                 await self._generate(item)
             except Exception as error:
+                self._door.metrics.requests.labels(reason_of(error)).inc()
                 await self._events.put(Response(item=item, failure=to_item_failure(error)))
 
     async def _generate(self, item: int) -> None:

@@ -15,9 +15,8 @@ from executor.frontend.output import OutputText
 from executor.frontend.recorded import RecordedTokens
 from executor.frontend.refusals import error_of
 from executor.frontend.sequence import Sequence
-from executor.frontend.statuses import kind_of
+from executor.frontend.statuses import reason_of
 from executor.frontend.stopwatch import Stopwatch
-from pagehold.common.v1 import errors_pb2
 from pagehold.engine.v1 import submit_pb2
 from pagehold.inference.v1 import generation_pb2
 
@@ -73,7 +72,7 @@ class Generation:
                 yield event
             yield Event(finished=self._finished())
         except Exception as error:
-            self._log("failed", errors_pb2.ErrorReason.Name(kind_of(error).reason), error=str(error))
+            self._log("failed", reason_of(error), error=str(error))
             raise
         finally:
             self._leave()
@@ -195,7 +194,10 @@ class Generation:
             finished.stop = self._output.stop
         elif self._stopped_at_id():
             finished.stop_token_id = self._last_id
-        self._log("finished", generation_pb2.EndReason.Name(self._reason))
+        reason = generation_pb2.EndReason.Name(self._reason).removeprefix("END_REASON_").lower()
+        self._door.metrics.requests.labels(reason).inc()
+        self._watch.ended()
+        self._log("finished", reason)
         return finished
 
     def _stopped_at_id(self) -> bool:
@@ -204,14 +206,12 @@ class Generation:
         return is_stop and self._last_id in self._sequence.request.stop_token_ids
 
     def _log(self, what: str, reason: str, **more: str) -> None:
-        name = reason.removeprefix("END_REASON_").removeprefix("ERROR_REASON_").lower()
-        self._door.metrics.requests.labels(name).inc()
         timings = self._watch.timings()
         log.info(
             what,
             id=id_of(self._sequence),
             request_id=self._sequence.request.request_id,
-            reason=name,
+            reason=reason,
             prompt_tokens=self._sequence.prompt_tokens,
             output_tokens=self._output.tokens,
             first_token=round(timings.first_token, 4),

@@ -12,7 +12,7 @@ class DoorMetrics:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "pagehold_door_requests",
-            "Requests that ended, by reason: an EndReason in lower case, or the ErrorReason of a failure",
+            "Generations and deliveries that ended, by reason: an EndReason, hung_up, or the ErrorReason of a failure",
             ["reason"],
             registry=self.registry,
         )

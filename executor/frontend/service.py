@@ -2,8 +2,8 @@
 
 import importlib.metadata
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import grpc
@@ -16,7 +16,7 @@ from executor.frontend.generation import Event
 from executor.frontend.models import Model
 from executor.frontend.parameters import SamplingDefaults
 from executor.frontend.prompts import text_of, tokens_of
-from executor.frontend.statuses import guarded
+from executor.frontend.statuses import guarded, reason_of
 from executor.frontend.submission import submit
 from pagehold.inference.v1 import (
     generation_pb2,
@@ -43,7 +43,7 @@ class InferenceServicer:
 
     async def Generate(self, request: generation_pb2.GenerateRequest, context: Context) -> None:
         """Generate an answer."""
-        with self._door.places.take():
+        with self._failures_counted(), self._door.places.take():
             generation = await submit(self._door, request)
             await _send(context, generation.events(), generation_pb2.GenerateResponse)
 
@@ -56,9 +56,17 @@ class InferenceServicer:
 
     async def Attach(self, request: generation_pb2.AttachRequest, context: Context) -> None:
         """Stream a request that exists."""
-        with self._door.places.take():
+        with self._failures_counted(), self._door.places.take():
             generation = await attachment.attach(self._door, request)
             await _send(context, generation.events(), generation_pb2.AttachResponse)
+
+    @contextmanager
+    def _failures_counted(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._door.metrics.requests.labels(reason_of(error)).inc()
+            raise
 
     # -- requests ----------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,11 @@ def kind_of(error: Exception) -> Kind:
     return next((kind for type_, kind in KINDS if isinstance(error, type_)), FAULT)
 
 
+def reason_of(error: Exception) -> str:
+    """The reason of an error as metrics and logs name it."""
+    return reasons.ErrorReason.Name(kind_of(error).reason).removeprefix("ERROR_REASON_").lower()
+
+
 def to_status(error: Exception) -> status_pb2.Status:
     """The rich status of a foreseen error."""
     kind, text = kind_of(error), clip(str(error), LONGEST_MESSAGE)

@@ -32,6 +32,10 @@ class Stopwatch:
         self._last = now
         self._metrics.count_tokens("output", tokens)
 
+    def ended(self) -> None:
+        """The client has all of it."""
+        self._metrics.duration.observe(self._elapsed())
+
     def timings(self) -> generation_pb2.Timings:
         """How it stands."""
         return generation_pb2.Timings(queued=self._queued or 0.0, first_token=self._first, total=self._elapsed())
