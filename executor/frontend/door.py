@@ -9,7 +9,7 @@ import structlog
 
 from executor.frontend.admission import Places
 from executor.frontend.engines import Engines
-from executor.frontend.errors import NotServing
+from executor.frontend.errors import GenerationLost, NotServing
 from executor.frontend.ledgers import Ledgers
 from executor.frontend.manager_link import ManagerLink
 from executor.frontend.metrics import DoorMetrics
@@ -70,8 +70,16 @@ class Door:
             sequence.fail(NotServing("this front door stops; the generation goes on: attach to it"))
 
     async def _learn(self, described: description_pb2.DescribeResponse) -> None:
-        await self.ledgers.map(described.pool.name)
+        if await self.ledgers.map(described.pool.name):
+            self._lose_all(described.pool.name)
         await self.models.learn(described)
+
+    def _lose_all(self, pool: str) -> None:
+        """Everything that was accepted in a pool is gone with its ledger."""
+        for link in self.engines:
+            for sequence in [one for one in link.sequences.values() if one.pool == pool and one.accepted]:
+                link.drop(sequence)
+                sequence.fail(GenerationLost(sequence.output_tokens))
 
     # -- when nobody waits -------------------------------------------------------------------------------------------
 

@@ -33,10 +33,11 @@ class Ledgers:
             reader.close()
         self._readers.clear()
 
-    async def map(self, pool: str) -> None:
-        """Map a pool's ledger, or the new one if a manager that lost its memory has made one since.
+    async def map(self, pool: str) -> bool:
+        """Map a pool's ledger. Says whether it took another one's place: a manager that lost its memory has made it.
 
-        Waits for a manager that is being restarted. Raises DescriptorError where it refuses.
+        No handle of the ledger before it means anything any more. Waits for a manager that is being restarted. Raises
+        DescriptorError where it refuses.
         """
         while True:
             try:
@@ -47,13 +48,13 @@ class Ledgers:
                     raise
                 log.info("waiting for the manager", pool=pool, reason=error.reason)
             await asyncio.sleep(PAUSE)
-        self._take(pool, descriptor)
+        return self._take(pool, descriptor)
 
-    def _take(self, pool: str, descriptor: int) -> None:
+    def _take(self, pool: str, descriptor: int) -> bool:
         mapped = self._readers.get(pool)
         if mapped is not None and os.path.sameopenfile(mapped.descriptor, descriptor):
             os.close(descriptor)
-            return
+            return False
         try:
             self._readers[pool] = LedgerReader(descriptor)
         except BlockManagerError:
@@ -61,6 +62,7 @@ class Ledgers:
             raise
         if mapped is not None:
             mapped.close()
+        return mapped is not None
 
     def tokens(self, pool: str, handle: int, start: int) -> Sequence[int]:
         """The recorded tokens of a sequence from a position on; none if there are none yet or the handle is stale."""

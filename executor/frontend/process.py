@@ -5,12 +5,13 @@ import contextlib
 import signal
 import time
 
-import grpc
 import structlog
 import uvloop
 
 from blockmgr.configuration import WrongSetting
+from blockmgr.core.errors import Precondition
 from blockmgr.notify import Notifier, watchdog_interval
+from blockmgr.service.addresses import ensure_free
 from executor.frontend.door import Door
 from executor.frontend.errors import NotServing
 from executor.frontend.logs import configure_logs
@@ -39,12 +40,13 @@ class DoorProcess:
         self._readiness = Readiness(self._door, SERVICE)
         servicer = InferenceServicer(self._door)
         self._clients = client_server(servicer, self._readiness)
+        self._check_free()
         self._operators = operator_server(servicer, self._readiness, settings.own_socket)
         self._stop, self._now = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises CannotBind."""
+        """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises CannotBind or what start-up met."""
         self._watch_signals()
         self._door.start()
         self._tasks = [asyncio.create_task(work) for work in (self._readiness.run(), self._show_signs_of_life())]
@@ -63,6 +65,13 @@ class DoorProcess:
             await self._operators.stop(0)
             await self._door.close()
             self._settings.own_socket.unlink(missing_ok=True)
+
+    def _check_free(self) -> None:
+        """A socket that a living door serves at must not be taken from it; one that was left behind makes room."""
+        settings = self._settings
+        ensure_free(f"unix:{settings.own_socket}", f"name is {settings.name}: its socket")
+        if settings.address.startswith("unix:"):
+            ensure_free(settings.address, "address")
 
     async def _await_engine(self) -> None:
         """Where doors share a port, one that knows no engine yet must not be given clients that another could serve."""
@@ -131,7 +140,7 @@ def serve(settings: DoorSettings) -> int:
     configure_logs(settings)
     try:
         uvloop.run(_run(settings))
-    except (CannotBind, OSError, grpc.RpcError) as error:
+    except (CannotBind, Precondition, OSError) as error:
         log.error("cannot serve", error=str(error))
         return 1
     return 0
@@ -140,6 +149,7 @@ def serve(settings: DoorSettings) -> int:
 async def _run(settings: DoorSettings) -> None:
     try:
         settings.runtime_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings.own_socket.parent.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         raise WrongSetting(f"runtime_dir is {settings.runtime_dir}, which cannot be made: {error.strerror}") from error
     await DoorProcess(settings).run()

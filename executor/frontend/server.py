@@ -45,7 +45,6 @@ def operator_server(servicer: InferenceServicer, readiness: Readiness, socket: P
     server = grpc.aio.server(options=OPTIONS)
     _add(server, servicer, readiness)
     channelz.add_channelz_servicer(server)  # type: ignore[arg-type]
-    socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     socket.unlink(missing_ok=True)
     mask = os.umask(0o177)
     try:

@@ -41,8 +41,8 @@ def check_whole(calls: list[Call]) -> None:
         assert call.finished.usage.output_tokens == TOKENS
 
 
-def restarted(world: World, folder: Path) -> ScriptedEngine:
-    return ScriptedEngine(world.runtime_dir, folder, echo)
+def restarted(world: World, folder: Path, limit: int | None = None) -> ScriptedEngine:
+    return ScriptedEngine(world.runtime_dir, folder, echo, limit=limit)
 
 
 def test_streams_outlive_an_engine_that_comes_back_and_each_token_comes_once(own: Scene, folder: Path) -> None:
@@ -53,7 +53,7 @@ def test_streams_outlive_an_engine_that_comes_back_and_each_token_comes_once(own
     for _ in range(2):
         own.engine.kill()
         wait_until(lambda: own.door.health() == "NOT_SERVING", "the door has noticed")
-        own.engine = ScriptedEngine(own.world.runtime_dir, folder, echo, limit=BEFORE)
+        own.engine = restarted(own.world, folder, limit=BEFORE)
         own.door.await_serving()
     own.engine.limit = None
     check_whole([*calls, waiting])
@@ -127,6 +127,24 @@ def test_an_engine_that_does_not_come_back_loses_the_generation_with_its_count(f
         assert (waiting.failure().code(), reason(waiting.failure())) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
 
 
+def test_what_is_lost_with_all_memory_is_said_to_be_and_never_mixed_with_what_comes_after(
+    own: Scene, folder: Path
+) -> None:
+    (call,) = begin(own.door, 1)
+    own.world.keeper.kill()
+    own.world.keeper.wait()
+    own.engine.kill()
+    pid = own.world.kill_manager()
+    own.world.start_keeper()
+    own.world.await_manager(other_than=pid)
+    own.engine = restarted(own.world, folder)
+    error = call.failure()
+    assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "GENERATION_LOST")
+    assert call.ids == words(BEFORE)
+    own.door.await_serving()
+    check_whole([own.door.generate(5, stopping={"max_tokens": TOKENS})])
+
+
 def test_tokens_recorded_and_never_announced_are_delivered_when_the_engine_is_gone(own: Scene) -> None:
     (call,) = begin(own.door, 1)
     own.engine.mute = True
@@ -184,6 +202,16 @@ def test_streams_that_outlast_the_grace_end_with_a_status_and_their_generations_
     ids = [call.events[0].started.id for call in calls]
     own.engine.limit = None
     assert all(own.door.attach(id=one).whole(60).ids == words(TOKENS) for one in ids)
+
+
+def test_a_door_takes_neither_name_nor_socket_from_one_that_lives(own: Scene) -> None:
+    same_name = DoorProcess(own.world.runtime_dir, "door", address=f"unix:{own.world.runtime_dir}/elsewhere.sock")
+    same_socket = DoorProcess(own.world.runtime_dir, "other", address=own.door.address)
+    for other, said in ((same_name, "name is door: its socket is unix:"), (same_socket, "address is unix:")):
+        with other:
+            assert other.process.wait(60) == 1
+            assert said in other.log()
+    assert own.door.health() == "SERVING"
 
 
 def test_a_second_signal_stops_at_once(own: Scene) -> None:
