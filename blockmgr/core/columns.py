@@ -21,6 +21,9 @@ from blockmgr.core.schema import PAGE, ColumnSpec, Layout, Moment, lay_out, pool
 Array = NDArray[Any]
 Indexes = NDArray[np.int64]
 
+MAP_NORESERVE = 0x4000
+"""Linux's number; Python's ``mmap`` has no name for it yet."""
+
 NOWHERE: Indexes = np.zeros(0, dtype=np.int64)
 
 ELEMENTS = {1: "u1", 4: "i4", 8: "i8", 16: "V16", 64: "V64"}
@@ -159,8 +162,9 @@ class Columns:
         self.ledger = ledger
         schema = pool_schema(geometry)
         self._layout = lay_out(schema) if ledger is None else ledger.layout
-        # Private pages rather than numpy's own memory, so that those of a released row can be given back.
-        self._memory = mmap.mmap(-1, self._layout.end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        # Private pages rather than numpy's own memory, so that those of a released row can be given back. Most are never
+        # written, and what is not need not be promised by the machine.
+        self._memory = mmap.mmap(-1, self._layout.end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
         self._bytes: Array = np.frombuffer(self._memory, dtype=np.uint8)
         self._ranges: list[tuple[int, int]] = []
         """First byte, and the one behind the last, of each contiguous piece that the running transaction has written."""

@@ -109,3 +109,12 @@ def test_a_discarded_row_is_zero_here_too() -> None:
     columns.discard(tokens, 1)
     assert not tokens.row(1).any()
     assert tokens.row(2).all()
+
+
+def test_generous_limits_cost_address_space_only() -> None:
+    columns = Columns(PoolGeometry(16, 1, 12, max_sequences=1 << 16, max_length=1 << 22))
+    tokens = columns["slot.tokens"]
+    assert tokens.spec.nbytes == 1 << 40
+    tokens.write((1 << 16) - 1, 0, np.arange(3))
+    assert columns.commit()
+    assert tokens.row((1 << 16) - 1, 4).tolist() == [0, 1, 2, 0]
