@@ -56,7 +56,7 @@ class EngineProcess:
             signal.signal(number, self._on_signal)
         if self.settings.metrics_port:
             self._metrics.serve(self.settings.metrics_port)
-        with progress_told(self._notifier.status):
+        with progress_told(lambda title, percent: self._notifier.status(f"{title}: {percent} %")):
             prepared = prepare(self.settings)
         log.info(
             "model found", model=prepared.source.name, revision=prepared.revision, folder=str(prepared.source.folder)
@@ -65,7 +65,7 @@ class EngineProcess:
         # Only now: the manager has seen to it that this name, and so this socket, is nobody else's.
         self._server = server = EngineServer(self.settings.socket)
         self._notifier.status(f"loading {prepared.source.name}")
-        with progress_told(self._notifier.status):
+        with progress_told(lambda _, percent: self._notifier.status(f"loading {prepared.source.name}: {percent} %")):
             model = load(prepared)
         self._serve(registration, server, prepared, model)
 
@@ -172,6 +172,8 @@ def serve(settings: EngineSettings) -> int:
     except Exception:
         log.exception("the engine has failed")
         _end_now(FAILED)
+    # All is told and left. To take down torch and all that came with it would only hold up a successor.
+    _end_now(0)
     return 0
 
 

@@ -1,6 +1,7 @@
-"""How far something is that takes longer than a moment: a bar for people, and words for whoever else wants them."""
+"""How far something is that takes longer than a moment: a bar for people, and per cents for whoever else listens."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,12 +9,18 @@ from contextvars import ContextVar
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-_listener: ContextVar[Callable[[str], object] | None] = ContextVar("listener", default=None)
+Listener = Callable[[str, int], object]
+"""Given a bar's title, and how much of it is done in per cent."""
+
+TELL_SECONDS = 0.2
+"""How often a listener is told at most, the end aside."""
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def progress_told(listener: Callable[[str], object]) -> Iterator[None]:
-    """Within this context, tell `listener` of every whole per cent that a bar advances by, shown or not: a line each."""
+def progress_told(listener: Listener) -> Iterator[None]:
+    """Within this context, tell `listener` how far each bar is, whether it is shown or not."""
     token = _listener.set(listener)
     try:
         yield
@@ -36,28 +43,29 @@ def byte_bar(title: str, total: int, *, shown: bool | None = None) -> Iterator[C
         TimeRemainingColumn(),
     )
     visible = sys.stderr.isatty() if shown is None else shown
-    words = _Words(title, total, _listener.get())
+    told = _Told(title, total, _listener.get())
     with Progress(*columns, console=console, transient=True, disable=not visible) as progress:
         task = progress.add_task(title, total=total)
 
         def advance(count: int) -> None:
             progress.advance(task, count)
-            words.advance(count)
+            told.advance(count)
 
         yield advance
 
 
-class _Words:
-    """A bar in words."""
+class _Told:
+    """A bar as a listener hears of it."""
 
-    def __init__(self, title: str, total: int, listener: Callable[[str], object] | None) -> None:
+    def __init__(self, title: str, total: int, listener: Listener | None) -> None:
         self._title, self._total, self._listener = title, max(total, 1), listener
-        self._done, self._told = 0, -1
+        self._done, self._told, self._told_at = 0, -1, float("-inf")
 
     def advance(self, count: int) -> None:
-        """Say how many per cent it is, unless that has been said."""
+        """Tell it, unless nothing has changed or it has just been told."""
         self._done += count
-        percent = min(100, 100 * self._done // self._total)
-        if self._listener is not None and percent != self._told:
-            self._told = percent
-            self._listener(f"{self._title}: {percent} %")
+        percent, now = min(100, 100 * self._done // self._total), time.monotonic()
+        is_due = now - self._told_at >= TELL_SECONDS or percent == 100
+        if self._listener is not None and percent != self._told and is_due:
+            self._told, self._told_at = percent, now
+            self._listener(self._title, percent)
