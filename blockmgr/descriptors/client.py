@@ -124,6 +124,7 @@ class _Connection:
         self._socket.close()
 
     def send(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Send one packet with copies of ``descriptors``."""
         data = encode(message)
         if len(descriptors) > BATCH:
             raise DescriptorError("bad-request", f"{len(descriptors)} descriptors at once, more than {BATCH}")

@@ -24,7 +24,7 @@ def test_replies_and_turns_lost_at_random_lose_no_token_and_repeat_none() -> Non
 
 def test_a_call_whose_answer_is_lost_is_made_once_however_often_it_is_repeated() -> None:
     with running() as world, proxied(world, lose_reply=0.6) as proxy:
-        for _ in range(8):
+        for _ in range(4):
             with HandDriven(proxy.folder, "a") as executor:
                 assert [one.name for one in world.registrations()] == ["a"]
                 executor.registration.adopt()
@@ -32,7 +32,7 @@ def test_a_call_whose_answer_is_lost_is_made_once_however_often_it_is_repeated()
                 executor.session.close()
                 executor.registration.unregister()
             assert world.registrations() == []
-        assert proxy.lost > 8
+        assert proxy.lost > 4
 
 
 def test_with_every_reply_held_back_the_engine_runs_on_through_all_its_look_ahead() -> None:
