@@ -79,7 +79,7 @@ def down(
     from blockmgr.runtime import find_runtime_dir
 
     try:
-        folder = find_runtime_dir(runtime_dir)
+        folder = find_runtime_dir(runtime_dir, process="up")
         from executor.launch.process import run_down
 
         code = run_down(folder, timeout)

@@ -1,4 +1,4 @@
-"""Keeper and doctor find the runtime folder where the manager finds it, whatever says where it is."""
+"""Keeper and doctor find the runtime folder where the manager finds it, `down` where `up` does, whatever says where it is."""
 
 import json
 from itertools import product
@@ -12,11 +12,12 @@ from blockmgr.commands import doctor, keeper
 from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
 from blockmgr.runtime import default_runtime_dir, find_runtime_dir
 from blockmgr.service.settings import ManagerSettings
+from executor.launch.settings import UpSettings
 
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGEHOLD_CONFIG", "PAGEHOLD_RUNTIME_DIR", "PAGEHOLD_ADMIN_ADDRESS"):
+    for name in ("PAGEHOLD_CONFIG", "PAGEHOLD_RUNTIME_DIR", "PAGEHOLD_UP_RUNTIME_DIR", "PAGEHOLD_ADMIN_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -34,19 +35,33 @@ def run(command: object, *arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-@pytest.mark.parametrize(("flag", "variable", "file"), list(product([False, True], repeat=3)))
-def test_a_flag_counts_over_a_variable_over_the_file_over_the_default_as_for_the_manager(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: bool, variable: bool, file: bool
+SOURCES = ("flag", "own variable", "variable", "table", "top")
+
+
+@pytest.mark.parametrize("given", list(product([False, True], repeat=len(SOURCES))))
+@pytest.mark.parametrize(
+    ("settings", "own"), [(ManagerSettings, None), (UpSettings, "PAGEHOLD_UP_RUNTIME_DIR")], ids=["manager", "up"]
+)
+def test_the_folder_is_found_where_the_process_itself_finds_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: type[ManagerSettings | UpSettings],
+    own: str | None,
+    given: tuple[bool, ...],
 ) -> None:
-    if file:
-        configure(monkeypatch, tmp_path, 'runtime_dir = "/from/file"\n[manager]\nlease_seconds = 3\n')
-    if variable:
-        monkeypatch.setenv("PAGEHOLD_RUNTIME_DIR", "/from/variable")
-    found = find_runtime_dir(Path("/from/flag") if flag else None)
-    assert found == ManagerSettings.load(runtime_dir=Path("/from/flag") if flag else None).runtime_dir
-    given = {"flag": flag, "variable": variable, "file": file}
-    named = [Path("/from") / source for source, is_given in given.items() if is_given]
-    assert found == [*named, default_runtime_dir()][0]
+    sources = [source for source, is_given in zip(SOURCES, given, strict=True) if is_given]
+    if own is None:
+        sources = [source for source in sources if source != "own variable"]
+    top = 'runtime_dir = "/from/top"\n' if "top" in sources else ""
+    table = f'[{settings.table}]\nruntime_dir = "/from/table"\n' if "table" in sources else ""
+    configure(monkeypatch, tmp_path, top + table)
+    for source, name in (("own variable", own), ("variable", "PAGEHOLD_RUNTIME_DIR")):
+        if source in sources and name is not None:
+            monkeypatch.setenv(name, f"/from/{source}")
+    flag = Path("/from/flag") if "flag" in sources else None
+    found = find_runtime_dir(flag, process=settings.table)
+    assert found == settings.load(runtime_dir=flag).runtime_dir
+    assert found == [*(Path("/from") / source for source in sources), default_runtime_dir()][0]
 
 
 def test_a_variable_in_small_letters_counts_as_for_the_manager(monkeypatch: pytest.MonkeyPatch) -> None:
