@@ -145,9 +145,10 @@ class Up:
             self._display.tell(line)
 
     async def _announce(self) -> None:
-        self._display.tell(f"ready after {time.monotonic() - self._began:.1f} s")
+        seconds = time.monotonic() - self._began
         chats = await has_chat_template(self._settings.door.address)
         self._display.print(summary_of(self._settings, chats))
+        self._display.tell(f"ready after {seconds:.1f} s")
         self._notifier.ready()
         if self._ready_descriptor is not None:
             self._display.leave_terminal(self._settings.up.log_path)
