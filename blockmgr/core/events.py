@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
+from typing import Final, overload
 
 from blockmgr.core.columns import Columns
 
@@ -61,6 +62,53 @@ class Event:
     revision: int = 0
     time: float = 0.0
 
+    def packed(self) -> "Record":
+        """The event as it is kept."""
+        return (
+            self.kind.value, self.handle, self.uuid, self.executor, tuple(self.blocks), self.tokens, self.detail,
+            self.revision, self.time,
+        )  # fmt: skip
+
+    @classmethod
+    def unpacked(cls, record: "Record") -> "Event":
+        """An event that was kept."""
+        kind, handle, uuid, executor, blocks, tokens, detail, revision, time = record
+        return cls(EventKind(kind), handle, uuid, executor, list(blocks), tokens, detail, revision, time)
+
+
+Record = tuple[str, int, bytes, str, tuple[int, ...], int, str, int, float]
+"""An event's fields. Python's garbage collector soon leaves such a tuple alone, while it would walk through every kept
+``Event`` again and again: with tens of thousands of them the manager stood still for tens of milliseconds.
+"""
+
+BLOCKS: Final = 4
+REVISION: Final = 7
+"""Places in a record."""
+
+
+class KeptEvents(Sequence[Event]):
+    """Kept events, oldest first, unpacked one by one as they are looked at."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        if isinstance(index, slice):
+            return list(map(Event.unpacked, self._records[index]))
+        return Event.unpacked(self._records[index])
+
+    def about(self, block: int, limit: int = 16) -> list[Event]:
+        """The last events that name a block, oldest first."""
+        naming = (record for record in reversed(self._records) if block in record[BLOCKS])
+        return list(map(Event.unpacked, islice(naming, limit)))[::-1]
+
 
 class EventLog:
     """The last events of a pool, and those of the running transaction."""
@@ -68,7 +116,7 @@ class EventLog:
     def __init__(self, columns: Columns, keep: int = 65536) -> None:
         self._revision = columns["pool.revision"]
         self._pending: list[Event] = []
-        self._kept: deque[Event] = deque(maxlen=keep)
+        self._kept: deque[Record] = deque(maxlen=keep)
 
     @property
     def revision(self) -> int:
@@ -78,7 +126,7 @@ class EventLog:
     @property
     def forgotten(self) -> int:
         """Revision up to which events are no longer kept; those of an earlier manager are not."""
-        return self._kept[0].revision - 1 if self._kept else self.revision
+        return self._kept[0][REVISION] - 1 if self._kept else self.revision
 
     def add(self, event: Event) -> None:
         """Note an event of the running transaction."""
@@ -102,7 +150,7 @@ class EventLog:
     def publish(self) -> list[Event]:
         """The transaction is committed: keep its events and return them."""
         events, self._pending = self._pending, []
-        self._kept.extend(events)
+        self._kept.extend(map(Event.packed, events))
         return events
 
     def drop(self) -> None:
@@ -118,15 +166,11 @@ class EventLog:
         count = behind if limit is None else min(limit, behind)
         # A deque is slow to reach from the far end, and most readers stand near its newest.
         if behind < have // 2:
-            return list(islice(reversed(self._kept), behind - count, behind))[::-1]
-        return list(islice(self._kept, have - behind, have - behind + count))
+            found = list(islice(reversed(self._kept), behind - count, behind))[::-1]
+        else:
+            found = list(islice(self._kept, have - behind, have - behind + count))
+        return list(map(Event.unpacked, found))
 
-    def kept(self) -> list[Event]:
-        """Every kept event, oldest first: a list of its own, to be searched off the loop."""
-        return list(self._kept)
-
-
-def about(events: Sequence[Event], block: int, limit: int = 16) -> list[Event]:
-    """The last of ``events`` that name a block, oldest first."""
-    naming = (event for event in reversed(events) if block in event.blocks)
-    return list(islice(naming, limit))[::-1]
+    def kept(self) -> KeptEvents:
+        """Every kept event, oldest first: a copy, to be searched off the loop."""
+        return KeptEvents(list(self._kept))

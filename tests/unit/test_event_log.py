@@ -1,10 +1,12 @@
 """What the event log keeps, and from where on."""
 
+import gc
+
 import numpy as np
 import pytest
 
 from blockmgr.core.columns import Columns
-from blockmgr.core.events import Event, EventKind, EventLog, about
+from blockmgr.core.events import Event, EventKind, EventLog
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.core.messages import Admission, Message, Reply
 from blockmgr.core.pool import Pool
@@ -58,8 +60,30 @@ def log_columns(log: EventLog) -> Columns:
 
 
 def test_the_last_events_about_a_block_come_oldest_first() -> None:
-    events = [Event(EventKind.GREW, blocks=[number % 2], revision=number) for number in range(10)]
-    assert [event.revision for event in about(events, block=1, limit=3)] == [5, 7, 9]
+    log = EventLog(Columns(GEOMETRY))
+    for number in range(10):
+        log.add(Event(EventKind.GREW, blocks=[number % 2]))
+    log.number(0.0)
+    log.publish()
+    assert [event.revision for event in log.kept().about(block=1, limit=3)] == [6, 8, 10]
+
+
+def test_an_event_is_kept_with_all_that_it_says() -> None:
+    event = Event(EventKind.FINISHED, 5, b"u", "a", [3, 4], 7, "stop")
+    log = EventLog(Columns(GEOMETRY))
+    log.add(event)
+    log.number(12.5)
+    assert log.publish() == [event]
+    assert (event.revision, event.time) == (1, 12.5)
+    assert list(log.kept()) == log.since(0) == log.kept()[:] == [event]
+
+
+def test_kept_events_are_no_burden_to_the_garbage_collector() -> None:
+    log = filled(count=500, keep=500)
+    # A tuple within another is let go first, the other one the next time.
+    gc.collect()
+    gc.collect()
+    assert not any(map(gc.is_tracked, log._kept))
 
 
 def test_what_happened_is_counted() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from blockmgr.core.events import about
 from blockmgr.core.geometry import slot_of
 from blockmgr.core.pool import Pool
 from blockmgr.core.state import PoolState
@@ -38,7 +37,7 @@ def show_block(
     events = state.events.kept()
 
     def finish() -> block_pb2.GetBlockResponse:
-        naming = about(events, block, limit) if limit else []
+        naming = events.about(block, limit) if limit else []
         answer.events.extend(event_message(pool.geometry, event) for event in naming)
         return answer
 

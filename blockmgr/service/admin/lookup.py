@@ -1,5 +1,6 @@
 """Would a prompt hit the cache? Block by block, and why not."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,7 @@ class Lookup:
     """Place in the chain → handle and executor of the sequence that is going to fill it."""
     stale: tuple[np.ndarray, Indexes]
     """Hashes that unindexed blocks had when they were last full, and those blocks."""
-    events: list[Event]
+    events: Sequence[Event]
 
     def answer(self, version: StateVersion) -> prefix_pb2.LookupPrefixResponse:
         """One line for each block of the prompt."""
