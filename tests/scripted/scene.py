@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from blockmgr.core.states import FinishReason
 from pagehold.engine.v1 import submit_pb2
 from pagehold.inference.v1 import requests_pb2, server_pb2
+from tests.scripted.answers import Answer
 from tests.scripted.doors import DoorProcess
-from tests.scripted.engine_service import Answer, ScriptedEngine
+from tests.scripted.engine_service import ScriptedEngine
 from tests.scripted.processes import wait_until
 from tests.scripted.tokenizers import EOS, FIRST_PIECE
 from tests.scripted.world import World

@@ -10,8 +10,8 @@ from blockmgr.core.states import FinishReason
 from pagehold.common.v1 import states_pb2
 from pagehold.engine.v1 import submit_pb2
 from pagehold.inference.v1 import generation_pb2, requests_pb2, server_pb2, tokens_pb2
+from tests.scripted.answers import Answer
 from tests.scripted.doors import details, reason, request
-from tests.scripted.engine_service import Answer
 from tests.scripted.processes import wait_until
 from tests.scripted.scene import Scene, words
 

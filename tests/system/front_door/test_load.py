@@ -10,8 +10,9 @@ import grpc
 import pytest
 
 from pagehold.inference.v1 import generation_pb2, requests_pb2, tokens_pb2
+from tests.scripted.answers import Answer
 from tests.scripted.doors import Call, DoorProcess, details, reason, request
-from tests.scripted.engine_service import Answer, ScriptedEngine
+from tests.scripted.engine_service import ScriptedEngine
 from tests.scripted.processes import wait_until
 from tests.scripted.scene import Scene, echo, words
 from tests.scripted.world import running
@@ -149,6 +150,7 @@ def test_a_prompt_of_a_million_and_a_half_tokens_arrives_and_one_message_too_lar
         error = door.generate(*prompt * 12).failure(60)
         assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert neighbour.whole(60).ids == words(300)
+        engine.burst = 500
         long = door.generate(5, stopping={"max_tokens": 5000}, request_id="long")
         long.whole(120)
         replayed = door.attach(request_id="long").whole(60)

@@ -5,8 +5,8 @@ import pytest
 
 from blockmgr.core.states import FinishReason
 from pagehold.inference.v1 import generation_pb2, requests_pb2
+from tests.scripted.answers import Answer
 from tests.scripted.doors import Call, DoorProcess, reason
-from tests.scripted.engine_service import Answer
 from tests.scripted.processes import wait_until
 from tests.scripted.scene import Scene, words
 

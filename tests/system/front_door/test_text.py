@@ -4,8 +4,8 @@ import pytest
 
 from blockmgr.core.states import FinishReason
 from pagehold.inference.v1 import generation_pb2, tokens_pb2
+from tests.scripted.answers import Answer
 from tests.scripted.doors import Call, request
-from tests.scripted.engine_service import Answer
 from tests.scripted.processes import wait_until
 from tests.scripted.scene import UNKNOWN, Scene, ids, says, words
 from tests.scripted.tokenizers import EOS
