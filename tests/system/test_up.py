@@ -1,5 +1,6 @@
 """`pagehold up` over a tiny model: it serves, starts again what dies, and ends with all that it started."""
 
+import asyncio
 import os
 import signal
 import time
@@ -9,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from blockmgr.configuration import WRONG_SETTINGS
-from pagehold.client import Client, EndReason
+from pagehold.client import AsyncClient, Client, Completion, EndReason
 from tests.launch.tiny_model import save_servable
 from tests.launch.up_program import UpFolder, is_running, up_folder
 from tests.scripted.processes import wait_until
 
 PROMPT = "What is the capital of France?"
 TOKENS = 12
+STREAMS = 5
 SMALL = ("--blocks", "64")
 
 
@@ -81,34 +83,46 @@ def test_a_killed_keeper_stops_nothing_and_the_next_one_keeps_all(serving: UpFol
 
 
 def test_sigterm_ends_it_with_code_0_and_streams_finish(model: str) -> None:
-    with up_folder() as folder:
-        folder.start(model, *SMALL, PAGEHOLD_DOOR_GRACE="30", PAGEHOLD_ENGINE_STOP_GRACE="30")
-        folder.await_said("ready after")
-        with (
-            Client(folder.address) as client,
-            client.stream(PROMPT, temperature=0.0, max_tokens=200, ignore_eos=True) as stream,
-        ):
-            next(stream)
+    async def stream_while_it_stops(folder: UpFolder) -> list[Completion]:
+        begun = asyncio.Semaphore(0)
+
+        async def one(client: AsyncClient, number: int) -> Completion:
+            prompt = f"{PROMPT} {number}"
+            async with client.stream(prompt, temperature=0.0, max_tokens=100, ignore_eos=True) as stream:
+                await anext(stream)
+                begun.release()
+                return await stream.result()
+
+        async with AsyncClient(folder.address) as client:
+            streams = [asyncio.create_task(one(client, number)) for number in range(STREAMS)]
+            for _ in streams:
+                await begun.acquire()
             folder.ups[0].terminate()
-            completion = stream.result()
-        assert len(completion.ids) == 200
+            return await asyncio.gather(*streams)
+
+    with up_folder() as folder:
+        folder.start(model, *SMALL, PAGEHOLD_DOOR_GRACE="60", PAGEHOLD_ENGINE_STOP_GRACE="30")
+        folder.await_said("ready after")
+        completions = asyncio.run(stream_while_it_stops(folder))
+        assert [len(completion.ids) for completion in completions] == [100] * STREAMS
         assert folder.await_exit() == 0
 
 
-@pytest.mark.parametrize("moment", ["loading", "serving"])
+@pytest.mark.parametrize("moment", ["loading", "decoding"])
 def test_when_it_is_killed_all_is_gone_within_five_seconds(model: str, moment: str) -> None:
-    with up_folder() as folder:
+    with up_folder() as folder, Client(folder.address) as client:
         up = folder.start(model, *SMALL)
-        if moment == "serving":
-            folder.await_said("ready after")
-        else:
-            folder.await_said("manager is ready")
+        folder.await_said("manager is ready" if moment == "loading" else "ready after")
+        stream = client.stream(PROMPT, max_tokens=400, ignore_eos=True)
+        if moment == "decoding":
+            next(stream)
         pids = folder.pids()
         assert {"keeper", "manager", "engine", "door"} <= set(pids)
         os.kill(up, signal.SIGKILL)
         killed = time.monotonic()
         wait_until(lambda: not any(map(is_running, pids.values())), "all are gone", 10.0)
         assert time.monotonic() - killed < 5.0
+        stream.close()
 
 
 def test_a_model_that_cannot_be_loaded_ends_it_with_the_engines_reason(tmp_path: Path) -> None:
