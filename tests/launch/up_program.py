@@ -131,7 +131,7 @@ class UpFolder:
         """Ids of every process that was ever started here."""
         children = {entry["pid"] for event in ("started", "found running") for entry in self.keeper_events(event)}
         with suppress(AssertionError):
-            children.add(self.pids()["keeper"])
+            children.update(self.pids().values())
         return children
 
     def end(self) -> None:
