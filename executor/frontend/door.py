@@ -79,6 +79,8 @@ class Door:
         for link in self.engines:
             for sequence in [one for one in link.sequences.values() if one.pool == pool and one.accepted]:
                 link.drop(sequence)
+                # In the ledger of now it would be another's.
+                sequence.handle = 0
                 sequence.fail(GenerationLost(sequence.output_tokens))
 
     # -- when nobody waits -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import structlog
 
+from executor.frontend.outbox import Outbox
 from executor.frontend.sequence import End, Sequence
 from executor.manager.channel import CHANNEL_OPTIONS
 from pagehold.engine.v1 import description_pb2 as engine_pb2
@@ -18,9 +19,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to connect."""
 
 DESCRIBE_SECONDS = 5.0
-MESSAGE_BYTES = 4 << 20
-"""Prompts put into one message, in bytes; one that is larger goes alone."""
-
 CANCEL_SECONDS = 10.0
 """How long a cancel of what was not accepted is said again on new streams: it may have been accepted unheard."""
 
@@ -48,7 +46,7 @@ class EngineLink:
         self.sequences: dict[bytes, Sequence] = {}
         """What this link started or follows and has not ended, by UUID."""
         self._by_handle: dict[int, Sequence] = {}
-        self._outbox = _Outbox()
+        self._outbox = Outbox()
         self._stub: Any = None
         self._cancelled: dict[bytes, float] = {}
         """Cancelled before they were accepted, and until when that is said again."""
@@ -170,6 +168,8 @@ class EngineLink:
         if not self.connected:
             self.connected = True
             log.info("engine connected", engine=self.name, sequences=len(self.sequences))
+            for known in self.sequences.values():
+                known.trust()
         if response.HasField("load"):
             self.load, self.heard = response.load, time.monotonic()
         for accepted in response.accepted:
@@ -205,46 +205,3 @@ class EngineLink:
             if (sequence := self.sequences.get(uuid)) is not None:
                 sequence.disowned = True
                 sequence.doubt()
-
-
-class _Outbox:
-    """What is to be said on the stream, in the fewest messages that are not too large."""
-
-    def __init__(self) -> None:
-        self.due = asyncio.Event()
-        self.pending: dict[bytes, Sequence] = {}
-        """Sequences to be started or followed."""
-        self.cancels: list[bytes] = []
-        self.forgets: list[bytes] = []
-        self._door: str | None = None
-
-    def put(self, sequence: Sequence) -> None:
-        self.pending[sequence.uuid] = sequence
-        self.due.set()
-
-    def begin(self, door: str, sequences: Any, cancels: Any) -> None:
-        """A new stream: everything is said again, and who says it first."""
-        self._door = door
-        self.pending = {sequence.uuid: sequence for sequence in sequences}
-        self.cancels, self.forgets = list(cancels), []
-        self.due.set()
-
-    def take(self) -> submit_pb2.SubmitRequest | None:
-        """The next message; None: there is nothing to say."""
-        if self._door is None and not (self.pending or self.cancels or self.forgets):
-            return None
-        message = submit_pb2.SubmitRequest(door=self._door, forgets=self.forgets)
-        self._door, self.forgets, size = None, [], 0
-        while self.pending and size < MESSAGE_BYTES:
-            uuid = next(iter(self.pending))
-            sequence = self.pending.pop(uuid)
-            if sequence.start is None:
-                message.follows.append(uuid)
-            else:
-                size += 5 * len(sequence.start.prompt)
-                message.starts.append(sequence.start)
-        if not self.pending:
-            # Behind the starts: what was never started cannot be cancelled.
-            message.cancels.extend(self.cancels)
-            self.cancels = []
-        return message

@@ -113,6 +113,11 @@ class Sequence:
         self.failure = failure
         self.wake()
 
+    def trust(self) -> None:
+        """Its engine is there again and is told of it. Until it is accepted there is nothing to be unsure of."""
+        if not self.accepted and not self.disowned:
+            self.unsure_since = None
+
     def doubt(self) -> None:
         """Its engine is gone or does not know it. What was recorded and not announced can be read from now on."""
         if self.unsure_since is None:

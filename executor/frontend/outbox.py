@@ -1,0 +1,63 @@
+"""What a door has to say to an engine."""
+
+import asyncio
+from collections.abc import Iterable
+
+from executor.frontend.sequence import Sequence
+from pagehold.engine.v1 import submit_pb2
+
+MESSAGE_BYTES = 4 << 20
+"""Prompts put into one message, in bytes; one that is larger goes alone."""
+
+LONGEST_ID = 5
+"""Bytes of a token id at most."""
+
+
+class Outbox:
+    """What is to be said on the stream, in the fewest messages that are not too large."""
+
+    def __init__(self) -> None:
+        self.due = asyncio.Event()
+        """Set when there may be something to say."""
+        self.pending: dict[bytes, Sequence] = {}
+        """Sequences to be started or followed."""
+        self.cancels: list[bytes] = []
+        """Requests that are to end, by UUID."""
+        self.forgets: list[bytes] = []
+        """Sequences to hear no more of, by UUID."""
+        self._door: str | None = None
+
+    def put(self, sequence: Sequence) -> None:
+        """A sequence is to be started or followed."""
+        self.pending[sequence.uuid] = sequence
+        self.due.set()
+
+    def begin(self, door: str, sequences: Iterable[Sequence], cancels: Iterable[bytes]) -> None:
+        """A new stream: everything is said again, and who says it first."""
+        self._door = door
+        self.pending = {sequence.uuid: sequence for sequence in sequences}
+        self.cancels, self.forgets = list(cancels), []
+        self.due.set()
+
+    def take(self) -> submit_pb2.SubmitRequest | None:
+        """The next message; None: there is nothing to say."""
+        if self._door is None and not (self.pending or self.cancels or self.forgets):
+            return None
+        message = submit_pb2.SubmitRequest(door=self._door, forgets=self.forgets)
+        self._door, self.forgets = None, []
+        size = 0
+        while self.pending:
+            sequence = next(iter(self.pending.values()))
+            size += LONGEST_ID * len(sequence.start.prompt) if sequence.start is not None else 0
+            if size > MESSAGE_BYTES and (message.starts or message.follows):
+                break
+            del self.pending[sequence.uuid]
+            if sequence.start is None:
+                message.follows.append(sequence.uuid)
+            else:
+                message.starts.append(sequence.start)
+        if not self.pending:
+            # Behind the starts: what was never started cannot be cancelled.
+            message.cancels.extend(self.cancels)
+            self.cancels = []
+        return message
