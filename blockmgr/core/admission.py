@@ -228,6 +228,9 @@ def look_again(state: PoolState, row: int, slot: int, tables: list[TableUpdate])
     if hits.awaiting == handle:
         hits.awaiting = 0
     if not hits.blocks:
+        if not hits.awaiting and slot not in seqs.chains:
+            # An heir, or after a failed step: of several that ask for the same, the others wait for this one.
+            expect_rest(state, slot, chain)
         return LookedAgain(handle, at, hits.awaiting)
     state.blocks.index.unexpect(slot, chain[first:])
     own = seqs.entries(slot)[first:]

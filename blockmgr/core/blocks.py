@@ -17,7 +17,7 @@ from blockmgr.core.prefix import PrefixIndex
 from blockmgr.core.reuse import Reuse
 from blockmgr.core.states import BlockState
 
-# Plain names: looking a member up in its enum costs more than most of what is done here.
+# Plain numbers: looking a member up in its enum costs more than most of what is done here.
 FREE, NULL, OWNED, FILLING, SEALED, CACHED, FENCED, ABSENT, TARGET = map(int, BlockState)
 
 

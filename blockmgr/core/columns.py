@@ -77,7 +77,7 @@ class Writes:
 class Column:
     """One column's working copy. ``flat`` may be read freely and is written only through the methods here."""
 
-    __slots__ = ("_base", "_ranges", "_scattered", "flat", "number", "spec", "stride")
+    __slots__ = ("_base", "_itemsize", "_ranges", "_scattered", "flat", "number", "spec", "stride")
 
     def __init__(
         self, number: int, spec: ColumnSpec, flat: Array, base: int, scattered: Writes, ranges: list[tuple[int, int]]
@@ -88,6 +88,7 @@ class Column:
         self.stride = spec.stride
         self.flat = flat
         self._base = base
+        self._itemsize = spec.itemsize
         self._scattered = scattered
         self._ranges = ranges
 
@@ -118,12 +119,12 @@ class Column:
         """Set a contiguous piece of one row."""
         first = row * self.stride + start
         self.flat[first : first + len(values)] = values
-        size = self.spec.itemsize
-        self._ranges.append(((self._base + first) * size, (self._base + first + len(values)) * size))
+        first += self._base
+        self._ranges.append((first * self._itemsize, (first + len(values)) * self._itemsize))
 
     def restore(self, committed: Array) -> None:
         """Take back from the committed copy whatever the running transaction has written here."""
-        size, end = self.spec.itemsize, self._base + len(self.flat)
+        size, end = self._itemsize, self._base + len(self.flat)
         places = self._scattered.places()
         for first, last in self._ranges:
             places = np.concatenate((places, np.arange(first // size, last // size)))

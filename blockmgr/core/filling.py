@@ -11,7 +11,7 @@ from blockmgr.core.events import Event, EventKind
 from blockmgr.core.prefix import NO_HASH
 from blockmgr.core.states import BlockState
 
-# Plain names: looking a member up in its enum costs more than most of what is done here.
+# Plain numbers: looking a member up in its enum costs more than most of what is done here.
 OWNED, FILLING, SEALED, CACHED, FENCED = map(
     int, (BlockState.OWNED, BlockState.FILLING, BlockState.SEALED, BlockState.CACHED, BlockState.FENCED)
 )

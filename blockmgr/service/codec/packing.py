@@ -53,9 +53,8 @@ def unpack(message: ProtoMessage) -> dict[str, Array]:
     message.DiscardUnknownFields()
     data, at, found = message.SerializeToString(), 0, {}
     while at < len(data):
-        tag, at = _read_varint(data, at)
-        length, at = _read_varint(data, at)
-        name, kind = fields[tag]
+        name, kind = fields[data[at]]
+        length, at = _read_varint(data, at + 1)
         array: Array = np.frombuffer(data, kind, length // kind.itemsize, at)
         found[name] = array if kind.itemsize == 8 or kind.kind == "f" else array.astype(np.int64)
         at += length
@@ -74,8 +73,8 @@ def _layout(descriptor: Descriptor) -> dict[str, tuple[bytes, np.dtype[Any]]]:
 
 @cache
 def _fields(descriptor: Descriptor) -> dict[int, tuple[str, np.dtype[Any]]]:
-    """Name and type of elements of each such field, by its tag."""
-    return {_read_varint(tag, 0)[0]: (name, kind) for name, (tag, kind) in _layout(descriptor).items()}
+    """Name and type of elements of each such field, by its tag, which has one byte: their numbers are below 16."""
+    return {int.from_bytes(tag): (name, kind) for name, (tag, kind) in _layout(descriptor).items()}
 
 
 @lru_cache(4096)

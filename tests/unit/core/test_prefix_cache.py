@@ -213,3 +213,22 @@ def test_a_block_whose_last_token_is_not_known_yet_is_published_when_it_is() -> 
     executor.complete((handle, 4))
     assert talk.block(talk.table(handle)[0]) == BlockState.SEALED
     assert talk.pool.state.sequences.tokens.row(slot_of(handle), 4).tolist() == [*ids(3), 77]
+
+
+def test_equal_prompts_that_an_heir_takes_over_are_computed_once() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    for _ in range(3):
+        executor.admit(ids(9))
+    talk.pool.fence(executor.epoch, "lease")
+    talk.pool.bury(executor.epoch)
+    heir = talk.executor(executor.name)
+    handles = [adopted.handle for adopted in talk.pool.adopt(heir.epoch)]
+    looked = heir.send(look_again=ints(*handles)).looked_again
+    assert [look.cached for look in looked] == [0, 0, 0]
+    first = next(look.handle for look in looked if not look.awaiting)
+    assert [look.awaiting for look in looked if look.handle != first] == [first, first]
+    heir.reserve((first, 9))
+    heir.launch((first, 9))
+    again = heir.send(look_again=ints(*[handle for handle in handles if handle != first])).looked_again
+    assert [look.cached for look in again] == [8, 8]
