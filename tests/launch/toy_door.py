@@ -1,4 +1,4 @@
-"""A front door for tests of `up`: it says that it serves, and nothing else. Argument: its address."""
+"""A front door for tests of `up`: it says that it serves, and nothing else. Arguments: its address, and whose it is."""
 
 import signal
 import sys

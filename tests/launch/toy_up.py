@@ -17,8 +17,10 @@ STAGES = {"manager": 0, "engine": 1}
 
 def toys(settings: LaunchSettings) -> list[ChildSettings]:
     """Toys in the place of the processes that are meant."""
-    door = ChildSettings("door", (sys.executable, "-m", "tests.launch.toy_door", settings.door.address), stage=2)
     journals = settings.up.runtime_dir.parent
+    door = ChildSettings(
+        "door", (sys.executable, "-m", "tests.launch.toy_door", settings.door.address, str(journals)), stage=2
+    )
     return [*(_toy(name, task, journals) for name, task in TASKS.items()), door]
 
 

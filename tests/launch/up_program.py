@@ -134,12 +134,25 @@ class UpFolder:
             children.update(self.pids().values())
         return children
 
+    def runs(self, pid: int) -> bool:
+        """Whether a process that was started here lives; another one may have its id by now."""
+        try:
+            # Empty for one that has ended and waits for its parent to look.
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+        return os.fsencode(self.directory) in command
+
+    def left(self) -> list[int]:
+        """Ids of the processes started here that live."""
+        return [pid for pid in self.started() if self.runs(pid)]
+
     def end(self) -> None:
         """Kill whatever is left."""
         for up in self.ups:
             up.kill()
             up.wait(10)
-        for pid in self.started():
+        for pid in self.left():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -156,12 +169,3 @@ def up_folder() -> Iterator[UpFolder]:
         raise
     finally:
         folder.end()
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process lives: one that waits for its parent to look does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2]
-    except OSError:
-        return False
-    return not state.startswith(("Z", "X"))

@@ -84,8 +84,10 @@ class Family:
             keeper.kill()
             keeper.wait(10)
         for line in self.events("started"):
-            with suppress(ProcessLookupError):
-                os.kill(line["pid"], signal.SIGKILL)
+            # By now another process may have the id.
+            with suppress(OSError):
+                if os.fsencode(self._plan.parent) in Path(f"/proc/{line['pid']}/cmdline").read_bytes():
+                    os.kill(line["pid"], signal.SIGKILL)
 
     def _all_are_ready(self) -> bool:
         children = self.children()

@@ -12,7 +12,7 @@ import pytest
 from blockmgr.configuration import WRONG_SETTINGS
 from pagehold.client import AsyncClient, Client, Completion, EndReason
 from tests.launch.tiny_model import save_servable
-from tests.launch.up_program import UpFolder, is_running, up_folder
+from tests.launch.up_program import UpFolder, up_folder
 from tests.scripted.processes import wait_until
 
 PROMPT = "What is the capital of France?"
@@ -120,7 +120,7 @@ def test_when_it_is_killed_all_is_gone_within_five_seconds(model: str, moment: s
         assert {"keeper", "manager", "engine", "door"} <= set(pids)
         os.kill(up, signal.SIGKILL)
         killed = time.monotonic()
-        wait_until(lambda: not any(map(is_running, pids.values())), "all are gone", 10.0)
+        wait_until(lambda: not any(map(folder.runs, pids.values())), "all are gone", 10.0)
         assert time.monotonic() - killed < 5.0
         stream.close()
 
@@ -132,7 +132,7 @@ def test_a_model_that_cannot_be_loaded_ends_it_with_the_engines_reason(tmp_path:
         assert f"engine: model is '{tmp_path}': " in folder.said()
         assert "config.json" in folder.said()
         assert folder.children()["engine"]["starts"] == 1
-        assert not [pid for pid in folder.started() if is_running(pid)]
+        assert folder.left() == []
 
 
 def test_a_model_without_weights_is_told_by_a_detached_one_too(model: str, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_detached_it_returns_once_all_is_ready_and_goes_on_until_down(model: str
         assert len(answer(folder)) == TOKENS
         down = folder.command("down", "--runtime-dir", str(folder.runtime_dir))
         assert (down.returncode, down.stdout) == (0, "stopped\n")
-        assert not [pid for pid in folder.started() if is_running(pid)]
+        assert folder.left() == []
         ended = [event["child"] for event in folder.keeper_events("ended")]
         assert ended == ["door", "engine", "manager"]
         again = folder.command("down", "--runtime-dir", str(folder.runtime_dir))

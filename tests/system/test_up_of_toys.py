@@ -10,7 +10,7 @@ import pytest
 
 from blockmgr.configuration import WRONG_SETTINGS
 from executor.launch import ending
-from tests.launch.up_program import UpFolder, is_running, up_folder
+from tests.launch.up_program import UpFolder, up_folder
 from tests.scripted.processes import ROOT, wait_until
 
 TOYS = (sys.executable, "-m", "tests.launch.toy_up")
@@ -35,7 +35,7 @@ def kill_with_keeper(folder: UpFolder, up: int) -> None:
     os.kill(keeper, signal.SIGKILL)
     os.kill(up, signal.SIGKILL)
     folder.ups[-1].wait(10)
-    wait_until(lambda: not is_running(keeper), "the keeper is dead")
+    wait_until(lambda: not folder.runs(keeper), "the keeper is dead")
 
 
 def test_the_children_of_one_that_was_killed_with_its_keeper_are_found_again(folder: UpFolder) -> None:
@@ -58,7 +58,7 @@ def test_what_the_next_one_wants_otherwise_is_ended_first(folder: UpFolder) -> N
     folder.await_said("ready after", 2)
     after = folder.pids()
     assert f"ending engine (process {before['engine']}), which was left running" in folder.said()
-    assert not is_running(before["engine"])
+    assert not folder.runs(before["engine"])
     assert after["manager"] == before["manager"]
     assert "engine" not in after
 
@@ -70,7 +70,7 @@ def test_down_ends_what_was_left_behind(folder: UpFolder) -> None:
     kill_with_keeper(folder, up)
     down = folder.command("down", "--runtime-dir", str(folder.runtime_dir))
     assert (down.returncode, down.stdout) == (0, "stopped\n")
-    assert not any(map(is_running, left.values()))
+    assert not any(map(folder.runs, left.values()))
     order = [line.split()[1] for line in down.stderr.splitlines() if line.startswith("ending ")]
     assert order == ["door", "engine", "manager"]
 
@@ -102,7 +102,7 @@ def test_a_process_that_ends_again_and_again_before_it_was_ready_ends_all_with_w
     assert folder.await_exit() == 1
     assert "engine ended with code 7 and gave no reason" in folder.said()
     assert "engine ended 3 times in a row: given up" in folder.said()
-    assert not [pid for pid in folder.started() if is_running(pid)]
+    assert folder.left() == []
 
 
 def test_a_wrong_setting_of_a_child_ends_all_with_its_reason(folder: UpFolder) -> None:
@@ -118,7 +118,7 @@ def test_asked_to_stop_while_it_starts_it_ends_well(folder: UpFolder, number: si
     folder.await_said("manager is ready")
     folder.ups[0].send_signal(number)
     assert folder.await_exit() == 0
-    assert not [pid for pid in folder.started() if is_running(pid)]
+    assert folder.left() == []
 
 
 def test_asked_twice_it_waits_for_nobody(folder: UpFolder) -> None:
