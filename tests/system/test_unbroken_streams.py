@@ -38,8 +38,10 @@ class Reader:
 
     async def read(self) -> Completion:
         """Read the whole answer."""
-        ways = {"temperature": 0.8, "seed": self.number, "max_tokens": TOKENS, "ignore_eos": True}
-        async with self.client.stream(ids=PROMPTS[self.number], **ways) as stream:
+        prompt, seed = PROMPTS[self.number], self.number
+        async with self.client.stream(
+            ids=prompt, temperature=0.8, seed=seed, max_tokens=TOKENS, ignore_eos=True
+        ) as stream:
             async for event in stream:
                 self.take(event)
             return await stream.result()
