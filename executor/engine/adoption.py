@@ -27,8 +27,7 @@ def adopt(registration: Registration, work: Work, changes: PendingChanges) -> in
         row = registration.mapping.ledger.row(one.handle)
         if row is None:
             raise RuntimeError(f"the ledger has no row for {one.handle}, which was just adopted")
-        sequence = take_up(row, registration.mapping)
-        sequence.suspect = one.suspect
+        sequence = take_up(row, registration.mapping, one.suspect)
         work.take_up(sequence)
         changes.note(sequence.slot, list(enumerate(sequence.table)))
         log.info(
@@ -42,7 +41,7 @@ def adopt(registration: Registration, work: Work, changes: PendingChanges) -> in
     return len(adopted)
 
 
-def take_up(row: SequenceRow, mapping: PoolMapping) -> Sequence:
+def take_up(row: SequenceRow, mapping: PoolMapping, suspect: bool = False) -> Sequence:
     """A sequence from its row: all that completed steps had written and recorded counts, nothing else."""
     base = mapping.ledger.geometry.host_base
     tokens = row.tokens.tolist()
@@ -57,11 +56,12 @@ def take_up(row: SequenceRow, mapping: PoolMapping) -> Sequence:
         reported=(row.launched, row.computed),
         # Its last block may be shared by now: nothing is written before the manager has looked at that.
         frozen=True,
+        suspect=suspect,
     )
     sequence.update(0, [block if block < base else 0 for block in row.table.tolist()])
-    if sequence.is_prefill and not sequence.launched % mapping.ledger.geometry.tokens_per_block:
-        # Others may have computed more of its prompt than it had come to: it looks before it computes.
-        sequence.awaiting = row.handle
+    if not suspect:
+        # One that runs alone waits for nobody.
+        sequence.look_before_computing(mapping.ledger.geometry.tokens_per_block)
     if not readable:
         sequence.error_id = uuid.uuid4().hex
         sequence.end(FinishReason.INTERNAL)

@@ -105,6 +105,7 @@ def _take_positions(work: Work, flight: Flight, device: Device, turn: Turn, repl
             continue
         if turn.message.failed:
             sequence.restart_at(seen.cached)
+            sequence.look_before_computing(work.limits.tokens_per_block)
             continue
         new = sequence.start_at(seen.cached, seen.awaiting, device.serial)
         if new:

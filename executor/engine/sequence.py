@@ -40,6 +40,8 @@ class Sequence:
     """Tokens of the prompt that came from the prefix cache."""
     frozen: bool = False
     """Nothing may be written before a reservation is answered: a block may have become shared."""
+    asked: int = 0
+    """Positions for which blocks have been asked for, got or not."""
     awaiting: int = 0
     """Handle of the sequence that is about to fill the next block; 0: none."""
     copied: dict[int, int] = field(default_factory=dict)
@@ -168,10 +170,15 @@ class Sequence:
     def restart_at(self, position: int) -> None:
         """Go back to what is computed, after a failed step. Nothing may be in flight."""
         self.launched = self.computed = position
-        self.cached = self.reportable_from = 0
+        self.cached = self.reportable_from = self.asked = 0
         self.reported = (position, position)
         self.frozen = True
         self.awaiting = 0
+
+    def look_before_computing(self, tokens_per_block: int) -> None:
+        """Have the manager look first whether others have computed, or are about to compute, more of the prompt."""
+        if self.is_prefill and self.launched < self.prompt and not self.launched % tokens_per_block:
+            self.awaiting = self.handle
 
     def take_report(self, completed: int) -> bool:
         """Note what the manager is about to hear of its progress, given the last command that the device has completed.

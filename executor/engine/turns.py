@@ -126,11 +126,15 @@ def _reserve(turn: Turn, work: Work, terms: Terms) -> None:
     for sequence in work.sequences.values():
         if sequence.ending is not None or sequence.awaiting or sequence.launched >= sequence.limit:
             continue
-        if sequence.handle in work.short and not terms.retry:
+        is_short = sequence.handle in work.short
+        if is_short and not terms.retry:
             continue
         stride = 2 * terms.chunk if sequence.is_prefill else DEPTH
         soon = min(sequence.launched + max(stride, terms.look_ahead), sequence.limit)
-        if sequence.frozen or soon > len(sequence.table) * terms.tokens_per_block:
+        # Look-ahead that was not granted is asked for again only with the next step: asking alone changes nothing.
+        missing = soon > len(sequence.table) * terms.tokens_per_block and (is_short or soon > sequence.asked)
+        if missing or sequence.frozen:
+            sequence.asked = soon
             turn.reserved.append(sequence)
             lengths.append(min(sequence.launched + stride, sequence.limit))
     look_ahead = [

@@ -151,6 +151,20 @@ def test_a_failed_step_is_reported_when_nothing_is_in_flight_and_computed_again(
     assert bench.device.steps[-1].starts.tolist() == [10]
 
 
+def test_blocks_that_are_not_granted_ahead_are_not_asked_for_again_and_again() -> None:
+    bench = running(request(10, 60))
+    for _ in range(5):
+        if bench.engine._turn is not None:
+            bench.session.answer()
+        bench.go()
+    sent = len(bench.session.turns)
+    bench.go(5)
+    assert len(bench.session.turns) == sent
+    bench.device.finish()
+    bench.go()
+    assert len(bench.session.turns) == sent + 1
+
+
 def test_a_suspect_runs_alone_once_the_manager_knows_until_it_makes_progress() -> None:
     bench = Bench()
     suspect, other = sequence(slot=0), sequence(slot=1)
