@@ -53,7 +53,11 @@ class Engines:
         """Look for engines until cancelled."""
         try:
             while True:
-                self._look()
+                try:
+                    self._look()
+                except OSError as error:
+                    # Out of descriptors, perhaps: the next look may do better, and links go on.
+                    log.error("cannot look for engines", folder=str(self._folder), error=str(error))
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             for task in self._tasks.values():

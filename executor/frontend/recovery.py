@@ -41,6 +41,9 @@ class Recovery:
             except grpc.RpcError as error:
                 # Nobody else can be asked about just now either.
                 log.debug("manager away", code=str(error.code()))
+            except Exception:
+                # Whatever it is about one sequence, the others still depend on this.
+                log.exception("looking after sequences failed")
             await asyncio.sleep(LOOK_SECONDS)
 
     def _give_up_if_due(self, link: EngineLink, sequence: Sequence) -> bool:

@@ -21,7 +21,7 @@ class Tokenizer(Protocol):
     size: int
     """Ids below it are known."""
     longest_token: int
-    """Characters of the longest token, special ones included; 0: not known."""
+    """Characters that one token stands for at most; 0: nothing can be said, as where spaces or odd words vanish."""
     byte_ids: frozenset[int]
     """Ids of tokens that are one byte each; bytes that stand together are decoded together."""
     has_chat_template: bool
@@ -51,7 +51,9 @@ class FastTokenizer:
         self._backend.no_truncation()
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self.size = max(vocabulary.values(), default=-1) + 1
-        self.longest_token = max(map(len, vocabulary), default=0)
+        # Only byte-level encodings lose nothing of a text on its way to tokens.
+        loses_nothing = type(self._backend.decoder).__name__ == "ByteLevel" and self._backend.normalizer is None
+        self.longest_token = max(map(len, vocabulary), default=0) if loses_nothing else 0
         self._known = frozenset(vocabulary.values())
         added = self._backend.get_added_tokens_decoder()
         self._special = frozenset(number for number, token in added.items() if token.special)

@@ -31,6 +31,14 @@ def test_ids_beyond_the_tokenizer_say_nothing(tmp_path: Path) -> None:
     assert tokenizer.decode([FIRST_PIECE, 5, 1 << 31]) == "a"
 
 
+def test_how_long_a_token_is_counts_only_where_no_text_vanishes(
+    demo_tokenizer: FastTokenizer, llama_tokenizer: FastTokenizer, tmp_path: Path
+) -> None:
+    assert demo_tokenizer.longest_token > 10
+    assert llama_tokenizer.longest_token == 0
+    assert FastTokenizer(write_pieces(tmp_path, ["a", "b"])).longest_token == 0
+
+
 def test_a_conversation_is_written_by_the_models_template(tmp_path: Path) -> None:
     tokenizer = FastTokenizer(write_pieces(tmp_path, ["a"], chat=True))
     assert tokenizer.render([{"role": "user", "content": "a"}], True) == "user a "
