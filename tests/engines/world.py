@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,10 @@ class EngineWorld(World):
         super().__init__(**settings)
         self.engines: list[EngineProcess] = []
         self.doors: list[Door] = []
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.metrics_port: int = probe.getsockname()[1]
+            """A port that is free, for an engine that is told so."""
 
     def start_engine(
         self, model: Path | str, *arguments: str, faulty: bool = False, **environment: str

@@ -2,9 +2,11 @@
 
 import os
 import random
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -32,6 +34,7 @@ def world(model: Path) -> Iterator[EngineWorld]:
         world.start_engine(
             model,
             *("--blocks", "41", "--chunk", "16", "--step-tokens", "32", "--max-running", "12"),
+            *("--metrics-port", str(world.metrics_port)),
             faulty=True,
             SLOW="0.005",
         )
@@ -109,6 +112,31 @@ def test_twice_after_the_end_and_unknown_change_nothing_for_neighbours(model: Pa
     door.say(cancels=[cancelled, gone])
     wait_until(lambda: is_over(door, cancelled), "the cancelled one ends")
     assert [door.output(key) for key in keys] == generate(tiny(model), prompts, 40)
+
+
+def test_a_hundred_cancelled_at_once_are_counted_and_nothing_runs_any_more(world: EngineWorld, door: Door) -> None:
+    before = figures(world)
+    keys = door.start(*[start_of(random_ids(20, 500 + place), max_tokens=100) for place in range(100)])
+    door.await_output(keys[0], 2)
+    door.say(cancels=keys)
+    wait_until(lambda: all(is_over(door, key) for key in keys), "all have ended")
+
+    def quiet() -> bool:
+        now = figures(world)
+        return now["running_sequences"] == now["waiting_requests"] == now["committed_blocks"] == 0.0
+
+    wait_until(quiet, "the engine says that nothing runs")
+    after = figures(world)
+    gone = ('sequences_ended_total{reason="cancelled"}', 'requests_refused_total{reason="cancel"}')
+    assert sum(after[name] - before.get(name, 0.0) for name in gone) == 100
+    assert after["prompt_tokens_cached_total"] == before["prompt_tokens_cached_total"]
+
+
+def figures(world: EngineWorld) -> dict[str, float]:
+    """What the engine counts."""
+    with urlopen(f"http://127.0.0.1:{world.metrics_port}/metrics") as answer:
+        lines = re.findall(r"^pagehold_engine_(\S+) (\S+)$", answer.read().decode(), re.MULTILINE)
+    return {name: float(value) for name, value in lines}
 
 
 def threads(engine: EngineProcess) -> int:
