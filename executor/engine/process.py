@@ -93,42 +93,46 @@ class EngineProcess:
         return registration
 
     def _serve(self, registration: Registration, server: EngineServer, prepared: Prepared, model: PagedModel) -> None:
-        settings = self.settings
-        pool = registration.response.pool
-        vocabulary = known_ids(prepared.source.folder, model.vocab_size)
+        """Take up what was left, serve until asked to stop, and leave."""
+        settings, pool = self.settings, registration.response.pool
         limits = limits_of(pool, model)
         described = describe_model(prepared.source, prepared.revision, limits.max_length, model.vocab_size)
-        geometry = registration.mapping.ledger.geometry
-        tables = Tables(geometry.max_sequences, geometry.max_table, geometry.tokens_per_block)
-        device = HostDevice(model, registration.mapping, tables, vocabulary, self._inbox.wake)
+        device = self._device(registration, model, known_ids(prepared.source.folder, model.vocab_size))
         work = Work(limits, settings.max_running, settings.max_waiting)
         flight = Flight(device, frozenset(described.eos_token_ids))
         adopt(registration, work, flight.changes)
         session = registration.open_session(self._inbox.wake)
-        budget = Budget(settings.step_tokens, settings.chunk, settings.max_running)
-        ways = Ways(budget, salt_of(model))
+        ways = Ways(Budget(settings.step_tokens, settings.chunk, settings.max_running), salt_of(model))
         alive = Liveness(self._notifier, settings.step_timeout)
         engine = Engine(
             registration, session, device, work, flight, self._inbox, ways, self._metrics, server.tell, alive
         )
         registration.ready()
-        server.open(
-            engine,
-            description_pb2.DescribeResponse(
-                name=settings.name,
-                instance=registration.instance,
-                pool=pool,
-                model=described,
-                max_waiting=settings.max_waiting,
-                max_running=settings.max_running,
-            ),
-        )
+        server.open(engine, self._description(registration, described))
         self._engine = engine
         self._notifier.ready()
         self._notifier.status(f"serving {described.name}")
         log.info("serving", model=described.name, socket=str(settings.socket), threads=torch.get_num_threads())
         engine.run()
         self._leave(registration, server, session, device)
+
+    def _device(self, registration: Registration, model: PagedModel, vocabulary: int) -> HostDevice:
+        geometry = registration.mapping.ledger.geometry
+        tables = Tables(geometry.max_sequences, geometry.max_table, geometry.tokens_per_block)
+        return HostDevice(model, registration.mapping, tables, vocabulary, self._inbox.wake)
+
+    def _description(
+        self, registration: Registration, described: description_pb2.ModelDescription
+    ) -> description_pb2.DescribeResponse:
+        """What front doors are told when they ask."""
+        return description_pb2.DescribeResponse(
+            name=self.settings.name,
+            instance=registration.instance,
+            pool=registration.response.pool,
+            model=described,
+            max_waiting=self.settings.max_waiting,
+            max_running=self.settings.max_running,
+        )
 
     def _leave(
         self, registration: Registration, server: EngineServer, session: ManagerSession, device: HostDevice

@@ -40,7 +40,7 @@ class EngineSettings(ProcessSettings):
     chunk: int = Field(256, ge=1, description="tokens of one prompt in a step")
     threads: int | None = Field(None, ge=1, description="threads that compute; as many as there are cores if not set")
     lease_seconds: float | None = Field(None, ge=0.5, le=600, description="the manager's if not set")
-    step_timeout: float = Field(120.0, gt=0, description="a step that takes longer is stuck")
+    step_timeout: float = Field(600.0, gt=0, description="a step that takes longer is stuck")
     register_seconds: float = Field(60.0, gt=0, description="how long to wait for a manager")
     stop_grace: float = Field(
         5.0, ge=0, le=3600, description="how long a stop lets sequences end before it leaves them"
