@@ -15,7 +15,7 @@ from executor.manager.channel import CHANNEL_OPTIONS
 from pagehold.engine.v1 import description_pb2 as engine_pb2
 from pagehold.engine.v1 import engine_service_pb2_grpc, submit_pb2
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.1
 """Seconds between attempts to connect."""
 
 DESCRIBE_SECONDS = 5.0
@@ -99,23 +99,29 @@ class EngineLink:
             return await self._stub.ListWork(engine_pb2.ListWorkRequest(limit=limit), timeout=DESCRIBE_SECONDS)
         except grpc.RpcError as error:
             log.info("engine does not list its work", engine=self.name, code=str(error.code()))
-            return None
+        except asyncio.CancelledError:
+            # The stream has ended, and its channel with it, unless it is the caller who was cancelled.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        return None
 
     # -- the stream --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keep the stream open until cancelled."""
-        async with grpc.aio.insecure_channel(f"unix:{self._socket}", options=CHANNEL_OPTIONS) as channel:
-            self._stub = engine_service_pb2_grpc.EngineServiceStub(channel)
-            pause = FIRST_PAUSE
-            while True:
+        pause = FIRST_PAUSE
+        while True:
+            # A channel of its own for each attempt: one that failed before would wait before it tries again.
+            async with grpc.aio.insecure_channel(f"unix:{self._socket}", options=CHANNEL_OPTIONS) as channel:
+                self._stub = engine_service_pb2_grpc.EngineServiceStub(channel)
                 try:
                     await self._one_stream(self._stub)
                     pause = FIRST_PAUSE
                 except grpc.RpcError as error:
                     log.debug("engine away", engine=self.name, code=str(error.code()), detail=error.details())
                     pause = min(2 * pause, LONGEST_PAUSE)
-                await asyncio.sleep(pause)
+            await asyncio.sleep(pause)
 
     async def _one_stream(self, stub: Any) -> None:
         """Connect and exchange until the stream ends. Raises ``grpc.RpcError`` if there was none."""
