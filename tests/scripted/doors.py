@@ -68,6 +68,10 @@ class DoorProcess:
         """The last that it said."""
         return self._log.read_text()[-4000:]
 
+    def faults(self) -> list[str]:
+        """What it logged that nobody foresaw."""
+        return [line for line in self._log.read_text().splitlines() if "[error" in line]
+
     def generate(self, *ids: int, **fields: Any) -> "Call":
         """Ask for an answer to these prompt ids."""
         return Call(self.stub.Generate(request(*ids, **fields)))

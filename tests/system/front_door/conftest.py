@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from blockmgr.core.states import FinishReason
 from tests.scripted.doors import DoorProcess
 from tests.scripted.engine_service import ScriptedEngine
 from tests.scripted.scene import PIECES, Scene, echo
@@ -47,4 +46,4 @@ def scene(shared: Scene) -> Iterator[Scene]:
     engine.answer, engine.limit, engine.admits, engine.refuse, engine.draining = echo, None, True, None, False
     shared.await_idle()
     assert shared.world.violated_invariants() == []
-    assert set(engine.ended.values()) <= set(FinishReason)
+    assert shared.door.faults() == []

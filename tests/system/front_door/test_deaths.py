@@ -237,6 +237,7 @@ def test_fifty_cancelled_streams_leave_nothing_behind(own: Scene) -> None:
     own.await_idle()
     assert own.door.generate(5, stopping={"max_tokens": 1}).whole().ids == words(1)
     assert threads() <= before + 1
+    assert own.door.faults() == []
     assert set(own.engine.ended.values()) <= {FinishReason.CANCELLED, FinishReason.LENGTH}
     own.door.terminate()
     assert own.door.process.wait(20) == 0
