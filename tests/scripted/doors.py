@@ -153,9 +153,9 @@ class Call:
         assert error is not None, self.events
         return error
 
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self._done.is_set()
+    def is_over(self, within: float = 0.0) -> bool:
+        """Whether it ends within so many seconds."""
+        return self._done.wait(within)
 
     def hang_up(self) -> None:
         """Cancel the call."""

@@ -66,6 +66,7 @@ def test_streams_outlive_a_stream_that_breaks_between_door_and_engine(own: Scene
     heard = len(own.engine.starts)
     own.engine.stop_streams()
     wait_until(lambda: len(own.engine.starts) == heard + 3, "everything is started again")
+    assert {start.uuid for start in own.engine.starts[heard:]} == {start.uuid for start in own.engine.starts[:heard]}
     own.engine.limit = None
     check_whole(calls)
 
@@ -87,7 +88,7 @@ def test_a_hang_up_while_the_manager_is_away_is_heard_by_the_next_one(own: Scene
     pid = own.world.kill_manager()
     call.hang_up()
     own.world.await_manager(other_than=pid)
-    wait_until(lambda: own.engine.ended.get(uuid) == FinishReason.CANCELLED, "it is cancelled")
+    assert wait_until(lambda: own.engine.ended.get(uuid), "it has ended") == FinishReason.CANCELLED
 
 
 def test_a_generation_moves_with_its_sequence_to_another_engine(folder: Path) -> None:
