@@ -117,6 +117,11 @@ class ScriptedEngine(EngineLoop):
         for stream in list(self._streams):
             stream.responses.put(None)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is dead."""
+        return self._closed.is_set()
+
     def kill(self) -> None:
         """Die: nothing is said to anybody, and what was accepted waits for a successor of the same name."""
         self._closed.set()
@@ -131,5 +136,5 @@ class ScriptedEngine(EngineLoop):
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._closed.is_set():
+        if not self.is_closed:
             self.kill()

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from blockmgr.core.states import FinishReason
-from pagehold.inference.v1 import requests_pb2, server_pb2
+from pagehold.inference.v1 import requests_pb2
 from tests.scripted.doors import Call, DoorProcess, details, reason
 from tests.scripted.engine_service import ScriptedEngine
 from tests.scripted.processes import wait_until
@@ -18,16 +18,28 @@ TOKENS = 120
 BEFORE = 10
 
 
+@pytest.fixture(scope="module")
+def lasting(world: World) -> Iterator[DoorProcess]:
+    """A door that lives through this module."""
+    with DoorProcess(world.runtime_dir, lost_seconds=20) as door:
+        yield door
+
+
 @pytest.fixture
-def own(folder: Path) -> Iterator[Scene]:
-    """A scene of this test's own, whose engine records ten tokens of each sequence and then stands still."""
-    with running() as world:
-        engine = ScriptedEngine(world.runtime_dir, folder, echo, limit=BEFORE)
-        with DoorProcess(world.runtime_dir, lost_seconds=20) as door:
-            scene = Scene(world, engine, door)
-            door.await_serving()
-            yield scene
-        scene.engine.kill()
+def own(world: World, lasting: DoorProcess, folder: Path) -> Iterator[Scene]:
+    """An engine of this test's own, which records ten tokens of each sequence and then stands still."""
+    scene = Scene(world, restarted(world, folder, limit=BEFORE), lasting)
+    lasting.await_serving()
+    yield scene
+    if scene.engine.is_closed:
+        scene.engine = restarted(world, folder)
+    scene.engine.limit, scene.engine.admits = None, True
+    scene.await_idle()
+    scene.engine.kill()
+
+
+def restarted(world: World, folder: Path, limit: int | None = None) -> ScriptedEngine:
+    return ScriptedEngine(world.runtime_dir, folder, echo, limit=limit)
 
 
 def begin(door: DoorProcess, count: int = 3) -> list[Call]:
@@ -39,10 +51,6 @@ def check_whole(calls: list[Call]) -> None:
     for call in calls:
         assert call.whole(60).ids == words(TOKENS)
         assert call.finished.usage.output_tokens == TOKENS
-
-
-def restarted(world: World, folder: Path, limit: int | None = None) -> ScriptedEngine:
-    return ScriptedEngine(world.runtime_dir, folder, echo, limit=limit)
 
 
 def test_streams_outlive_an_engine_that_comes_back_and_each_token_comes_once(own: Scene, folder: Path) -> None:
@@ -128,22 +136,23 @@ def test_an_engine_that_does_not_come_back_loses_the_generation_with_its_count(f
         assert (waiting.failure().code(), reason(waiting.failure())) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
 
 
-def test_what_is_lost_with_all_memory_is_said_to_be_and_never_mixed_with_what_comes_after(
-    own: Scene, folder: Path
-) -> None:
-    (call,) = begin(own.door, 1)
-    own.world.keeper.kill()
-    own.world.keeper.wait()
-    own.engine.kill()
-    pid = own.world.kill_manager()
-    own.world.start_keeper()
-    own.world.await_manager(other_than=pid)
-    own.engine = restarted(own.world, folder)
-    error = call.failure()
-    assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "GENERATION_LOST")
-    assert call.ids == words(BEFORE)
-    own.door.await_serving()
-    check_whole([own.door.generate(5, stopping={"max_tokens": TOKENS})])
+def test_what_is_lost_with_all_memory_is_said_to_be_and_never_mixed_with_what_comes_after(folder: Path) -> None:
+    with running() as world, DoorProcess(world.runtime_dir) as door:
+        engine = restarted(world, folder, limit=BEFORE)
+        door.await_serving()
+        (call,) = begin(door, 1)
+        world.keeper.kill()
+        world.keeper.wait()
+        engine.kill()
+        pid = world.kill_manager()
+        world.start_keeper()
+        world.await_manager(other_than=pid)
+        with restarted(world, folder):
+            error = call.failure()
+            assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "GENERATION_LOST")
+            assert call.ids == words(BEFORE)
+            door.await_serving()
+            check_whole([door.generate(5, stopping={"max_tokens": TOKENS})])
 
 
 def test_tokens_recorded_and_never_announced_are_delivered_when_the_engine_is_gone(own: Scene) -> None:
@@ -176,17 +185,18 @@ def test_the_death_of_a_door_ends_nothing_and_another_goes_on(own: Scene) -> Non
 
 
 def test_a_stop_finishes_streams_within_the_grace_and_refuses_what_is_new(own: Scene) -> None:
-    calls = begin(own.door, 5)
-    own.door.stub.GetServerInfo(server_pb2.GetServerInfoRequest())
-    with pytest.raises(grpc.RpcError, match="NOT_FOUND"):  # a handler that has called abort
-        own.door.stub.GetRequest(requests_pb2.GetRequestRequest(request_id="none"))
-    own.door.terminate()
-    wait_until(lambda: own.door.health() == "NOT_SERVING", "not serving, at once", 1.0)
-    error = own.door.generate(9).failure()
-    assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
-    own.engine.limit = None
-    check_whole(calls)
-    assert own.door.process.wait(20) == 0
+    with DoorProcess(own.world.runtime_dir, "stopping") as door:
+        door.await_serving()
+        calls = begin(door, 5)
+        with pytest.raises(grpc.RpcError, match="NOT_FOUND"):  # a handler that has called abort
+            door.stub.GetRequest(requests_pb2.GetRequestRequest(request_id="none"))
+        door.terminate()
+        wait_until(lambda: door.health() == "NOT_SERVING", "not serving, at once", 1.0)
+        error = door.generate(9).failure()
+        assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
+        own.engine.limit = None
+        check_whole(calls)
+        assert door.process.wait(20) == 0
 
 
 def test_streams_that_outlast_the_grace_end_with_a_status_and_their_generations_go_on(own: Scene) -> None:
@@ -227,18 +237,22 @@ def test_a_second_signal_stops_at_once(own: Scene) -> None:
 
 
 def test_fifty_cancelled_streams_leave_nothing_behind(own: Scene) -> None:
-    def threads() -> int:
-        return len(list(Path(f"/proc/{own.door.process.pid}/task").iterdir()))
+    with DoorProcess(own.world.runtime_dir, "flooded") as door:
 
-    begin(own.door, 1)[0].hang_up()
-    own.await_idle()
-    before = threads()
-    for call in begin(own.door, 50):
-        call.hang_up()
-    own.await_idle()
-    assert own.door.generate(5, stopping={"max_tokens": 1}).whole().ids == words(1)
-    assert threads() <= before + 1
-    assert own.door.faults() == []
-    assert set(own.engine.ended.values()) <= {FinishReason.CANCELLED, FinishReason.LENGTH}
-    own.door.terminate()
-    assert own.door.process.wait(20) == 0
+        def threads() -> int:
+            return len(list(Path(f"/proc/{door.process.pid}/task").iterdir()))
+
+        scene = Scene(own.world, own.engine, door)
+        door.await_serving()
+        begin(door, 1)[0].hang_up()
+        scene.await_idle()
+        before = threads()
+        for call in begin(door, 50):
+            call.hang_up()
+        scene.await_idle()
+        assert door.generate(5, stopping={"max_tokens": 1}).whole().ids == words(1)
+        assert threads() <= before + 1
+        assert door.faults() == []
+        assert set(own.engine.ended.values()) <= {FinishReason.CANCELLED, FinishReason.LENGTH}
+        door.terminate()
+        assert door.process.wait(20) == 0
