@@ -36,7 +36,7 @@ async def attach(door: Door, request: generation_pb2.AttachRequest) -> Generatio
 
 
 def _check_range(sequence: Sequence, from_token: int) -> None:
-    tokens = sequence.output_tokens if sequence.end is None else sequence.end.tokens - sequence.prompt_tokens
+    tokens = sequence.output_tokens if sequence.end is None else max(sequence.end.tokens - sequence.prompt_tokens, 0)
     if from_token > tokens:
         raise OutOfRange(from_token, tokens)
 

@@ -13,6 +13,7 @@ from executor.frontend.errors import AlreadyExists, GenerationLost, NotServing
 from executor.frontend.manager_link import ManagerLink
 from executor.frontend.sequence import End, Sequence
 from pagehold.blockmgr.v1 import sequence_pb2
+from pagehold.common.v1 import states_pb2
 
 LOOK_SECONDS = 0.1
 ASK_SECONDS = 1.0
@@ -47,10 +48,21 @@ class Recovery:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _give_up_if_due(self, link: EngineLink, sequence: Sequence) -> bool:
-        if sequence.unsure_since is None or time.monotonic() - sequence.unsure_since <= self._lost_seconds:
+        if _is_late(sequence):
+            self._end_late(link, sequence)
+        elif sequence.unsure_since is None or time.monotonic() - sequence.unsure_since <= self._lost_seconds:
             return False
-        self._give_up(link, sequence)
+        else:
+            self._give_up(link, sequence)
         return True
+
+    @staticmethod
+    def _end_late(link: EngineLink, sequence: Sequence) -> None:
+        """Its time is up while its engine is away: it ends with what has been delivered. The next engine sees it too."""
+        link.drop(sequence)
+        if not sequence.accepted:
+            link.cancel(sequence.uuid)
+        sequence.finish(End(states_pb2.FINISH_REASON_DEADLINE, tokens=0, tail_start=0, tail=()))
 
     async def _ask_if_due(self, link: EngineLink, sequence: Sequence) -> None:
         if time.monotonic() - self._asked[sequence.uuid] > ASK_SECONDS:
@@ -102,6 +114,11 @@ class Recovery:
         log.info("following", id=sequence.uuid.hex(), engine=to.name, before=link.name)
         link.drop(sequence)
         to.add(sequence)
+
+
+def _is_late(sequence: Sequence) -> bool:
+    parameters = sequence.request.parameters
+    return parameters.HasField("deadline") and time.time() > parameters.deadline
 
 
 def _unsure(sequences: Iterable[Sequence]) -> list[Sequence]:

@@ -12,7 +12,10 @@ from pagehold.engine.v1 import request_pb2, submit_pb2
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a sequence ended. ``tokens`` that count, prompt included; ``tail`` are those from ``tail_start`` on."""
+    """How a sequence ended. ``tokens`` that count, prompt included; ``tail`` are those from ``tail_start`` on.
+
+    Fewer ``tokens`` than were delivered mean that nothing more is to be delivered.
+    """
 
     reason: states_pb2.FinishReason
     tokens: int

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from blockmgr.core.states import FinishReason
-from pagehold.inference.v1 import requests_pb2
+from pagehold.inference.v1 import generation_pb2, requests_pb2
 from tests.scripted.doors import Call, DoorProcess, details, reason
 from tests.scripted.engine_service import ScriptedEngine
 from tests.scripted.processes import wait_until
@@ -153,6 +153,17 @@ def test_what_is_lost_with_all_memory_is_said_to_be_and_never_mixed_with_what_co
             assert call.ids == words(BEFORE)
             door.await_serving()
             check_whole([door.generate(5, stopping={"max_tokens": TOKENS})])
+
+
+def test_a_time_budget_ends_well_though_its_engine_is_away(own: Scene) -> None:
+    call = own.door.generate(5, stopping={"max_tokens": TOKENS}, time_budget=3.0).await_tokens(BEFORE)
+    own.engine.admits = False
+    waiting = own.door.generate(6, time_budget=2.0)
+    wait_until(lambda: len(own.engine.starts) == 2, "one more waits")
+    own.engine.kill()
+    for late, tokens in ((waiting, 0), (call, BEFORE)):
+        assert late.whole().finished.reason == generation_pb2.END_REASON_DEADLINE
+        assert late.finished.usage.output_tokens == len(late.ids) == tokens
 
 
 def test_tokens_recorded_and_never_announced_are_delivered_when_the_engine_is_gone(own: Scene) -> None:
