@@ -36,9 +36,8 @@ class Recovery:
             unsure = [(link, sequence) for link in self._engines for sequence in _unsure(link.sequences.values())]
             self._asked = {sequence.uuid: self._asked.get(sequence.uuid, 0.0) for _, sequence in unsure}
             try:
-                for link, sequence in unsure:
-                    if not self._give_up_if_due(link, sequence):
-                        await self._ask_if_due(link, sequence)
+                for link, sequence in [one for one in unsure if not self._give_up_if_due(*one)]:
+                    await self._ask_if_due(link, sequence)
             except grpc.RpcError as error:
                 # Nobody else can be asked about just now either.
                 log.debug("manager away", code=str(error.code()))
