@@ -33,8 +33,10 @@ def parse_address(text: str) -> Path | tuple[str, int]:
     return bare, int(port)
 
 
-def ensure_free(address: str, setting: str = "admin_address") -> None:
+def ensure_free(address: str, setting: str = "admin_address", shared: bool = False) -> None:
     """Try to bind ``address``, and let go of it again; an error names the ``setting``. gRPC would only say that it cannot.
+
+    A ``shared`` port may be in use by processes of the same user that share it too.
 
     Raises:
         Precondition: it is in use, or cannot be had just now.
@@ -45,7 +47,7 @@ def ensure_free(address: str, setting: str = "admin_address") -> None:
         if isinstance(place, Path):
             _try_path(place)
         else:
-            _try_port(*place)
+            _try_port(*place, shared)
     except socket.gaierror as error:
         kind = Precondition if error.errno == socket.EAI_AGAIN else WrongSetting
         raise kind(f"{setting} is {address}, whose host cannot be found: {error.strerror}") from error
@@ -69,7 +71,7 @@ def _try_path(path: Path) -> None:
     path.unlink()
 
 
-def _try_port(host: str, port: int) -> None:
+def _try_port(host: str, port: int, shared: bool) -> None:
     """Of a host with several addresses one has to be free, and none in use: who comes by the name may be led to it."""
     problems: list[OSError] = []
     places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -78,6 +80,8 @@ def _try_port(host: str, port: int) -> None:
             with socket.socket(family, kind, protocol) as probe:
                 # As gRPC binds: connections of a predecessor that linger do not keep its port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if shared:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 probe.bind(place)
         except OSError as error:
             problems.append(error)

@@ -67,11 +67,10 @@ class DoorProcess:
             self._settings.own_socket.unlink(missing_ok=True)
 
     def _check_free(self) -> None:
-        """A socket that a living door serves at must not be taken from it; one that was left behind makes room."""
+        """Say in a line of our own what cannot be bound, and take no socket from a living door."""
         settings = self._settings
         ensure_free(f"unix:{settings.own_socket}", f"name is {settings.name}: its socket")
-        if settings.address.startswith("unix:"):
-            ensure_free(settings.address, "address")
+        ensure_free(settings.address, "address", shared=True)
 
     async def _await_engine(self) -> None:
         """Where doors share a port, one that knows no engine yet must not be given clients that another could serve."""

@@ -68,6 +68,16 @@ def test_a_port_in_use_may_become_free_and_a_host_of_elsewhere_never_will() -> N
         ensure_free("no-such-host.invalid:1")
 
 
+def test_a_shared_port_is_free_where_all_who_use_it_share_it() -> None:
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        ensure_free(address, shared=True)
+        with pytest.raises(Precondition, match="Address already in use"):
+            ensure_free(address)
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(Precondition, match="Address already in use"):
+        ensure_free(f"127.0.0.1:{server.getsockname()[1]}", shared=True)
+
+
 def test_a_socket_at_which_another_serves_is_not_taken_from_it(tmp_path: Path, taken: socket.socket) -> None:
     with pytest.raises(Precondition, match="Address already in use"):
         ensure_free(f"unix:{tmp_path}/admin")
