@@ -161,11 +161,12 @@ class Door:
 
     def _outgoing(self) -> Iterator[submit_pb2.SubmitRequest]:
         """Everything that has not ended first, then what is said."""
+        me = threading.current_thread()
+        # First of all: what the reader of a broken stream takes from now on it gives back, and what it took is sent again.
+        self._reader = me
         with self._lock:
             again = [start for key, start in self._starts.items() if key not in self.ended and key not in self.refused]
         yield submit_pb2.SubmitRequest(door="test", starts=again)
-        me = threading.current_thread()
-        self._reader = me
         while (request := self._requests.get()) is not None:
             if self._reader is not me:
                 # A stream that broke has left this reader behind.
