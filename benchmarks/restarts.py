@@ -61,9 +61,9 @@ class Stream:
                     self.ids += event.ids
                     self.times.append(time.monotonic())
 
-    def pause(self, moment: float) -> float:
-        """The longest time between two deltas from ``moment`` to the next twenty."""
-        later = [at for at in self.times if at > moment][:20]
+    def pause(self, moment: float, until: float) -> float:
+        """The longest time between two deltas around ``moment``, as far as nothing else happens."""
+        later = [at for at in self.times if moment < at <= until]
         before = [at for at in self.times if at <= moment][-1:]
         times = before + later
         return max((b - a for a, b in pairwise(times)), default=0.0)
@@ -130,9 +130,10 @@ async def run(folder: Path, streams: int, tokens: int, victims: tuple[str, ...])
             kills.append((victim, *await kill(folder, victim)))
         await reading
     pauses = []
-    for victim, killed, started, ready in kills:
+    ends = [*(killed for _, killed, _, _ in kills[1:]), float("inf")]
+    for (victim, killed, started, ready), end in zip(kills, ends, strict=True):
         # Some streams go through the other front door, and notice nothing of the death of this one.
-        each = sorted(one.pause(killed) for one in found)
+        each = sorted(one.pause(killed, end) for one in found)
         pauses.append(Pause(victim, started, ready, median(each), each[-1]))
     return found, pauses
 
