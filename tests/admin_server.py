@@ -185,6 +185,11 @@ class AdminServer:
         """Run a coroutine on the manager's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The manager's loop."""
+        return self._loop
+
     def on_loop(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function on the manager's loop."""
 

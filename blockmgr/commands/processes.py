@@ -17,6 +17,9 @@ def blockmgr(
     runtime_dir: RuntimeDir = None,
     address: Address = None,
     lease: Lease = None,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", help="Port of Prometheus metrics on the loopback address; 0: none.")
+    ] = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
@@ -36,6 +39,7 @@ def blockmgr(
             runtime_dir=runtime_dir,
             admin_address=address,
             lease_seconds=lease,
+            metrics_port=metrics_port,
             log_level=log_level,
             log_format=log_format,
         )

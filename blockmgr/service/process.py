@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from contextlib import ExitStack
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from blockmgr.core.errors import BlockManagerError
 from blockmgr.inherited import inherited_descriptors
 from blockmgr.notify import Notifier, NotifyError, say_why_it_ends, watchdog_interval
 from blockmgr.service.admin import AdminServicer
+from blockmgr.service.admin.stats import pool_stats
 from blockmgr.service.block_manager import BlockManagerServicer
 from blockmgr.service.codec import encode_reply
 from blockmgr.service.deposits import REDO
@@ -21,11 +23,13 @@ from blockmgr.service.errors import NotServing
 from blockmgr.service.leases import LeaseWatch
 from blockmgr.service.logs import configure_logs
 from blockmgr.service.manager import Manager
+from blockmgr.service.metrics import serve_metrics
 from blockmgr.service.passing import DescriptorPassing
 from blockmgr.service.runtime_folder import take_runtime_dir, usable
 from blockmgr.service.servers import Servers
 from blockmgr.service.settings import ManagerSettings
 from blockmgr.service.takeup import take_up
+from pagehold.admin.v1 import stats_pb2
 
 log = structlog.get_logger()
 
@@ -42,6 +46,7 @@ class ManagerProcess:
         self._servicer.why_not = lambda: self._passing.why_not
         self._admin = AdminServicer(self.manager)
         self._servers = Servers(self._servicer, self._admin)
+        self._metrics = ExitStack()
         self._stop = asyncio.Event()
         self._now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -59,6 +64,7 @@ class ManagerProcess:
             await socket.start()
             self._servers.bind_executors(self.settings.executor_socket)
         self._servers.bind_operators(self.settings.admin_address)
+        self._serve_metrics()
         await self._servers.start()
         try:
             returned = await self._passing.wait_for_returns(self._stop) if REDO not in descriptors else {}
@@ -74,8 +80,19 @@ class ManagerProcess:
                 task.cancel()
             await socket.stop()
             await self._servers.stop(0)
+            # In a thread: a scrape under way waits for this loop.
+            await asyncio.to_thread(self._metrics.close)
             self.manager.close()
             lock.close()
+
+    def _serve_metrics(self) -> None:
+        if not self.settings.metrics_port:
+            return
+
+        def stats() -> list[stats_pb2.PoolStats]:
+            return [pool_stats(managed) for managed in self.manager.pools.values()]
+
+        self._metrics.callback(serve_metrics(stats, asyncio.get_running_loop(), self.settings.metrics_port))
 
     async def _open(self) -> None:
         """Everything is taken up: serve, and say so."""

@@ -26,6 +26,7 @@ class ManagerSettings(ProcessSettings):
     )
     max_pools: int = Field(16, ge=1, le=1024)
     stop_grace: float = Field(5.0, ge=0, le=600, description="how long a stop waits for calls under way")
+    metrics_port: int = Field(0, ge=0, le=65535, description="port of metrics on the loopback address; 0: none")
     test_withhold_kill: bool = Field(False, description="for tests: do not kill executors that are to be killed")
 
     @field_validator("admin_address")
