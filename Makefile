@@ -48,7 +48,7 @@ demo: .venv/installed .venv/demo-model ## serve a small model, ask it a question
 
 test: .venv/installed .venv/demo-model ## run the tests that need no GPU
 	TRITON_INTERPRET=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/kernels/interpreted
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile # a file's tests share what they have loaded
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder # a file's tests share what they have loaded; many short ones last
 
 test-gpu: .venv/installed ## run the tests that need a GPU
 	$(BIN)/pytest -o addopts='-q --strict-markers --strict-config --import-mode=importlib' tests/gpu
