@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -54,20 +54,23 @@ class Display:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Show nothing more."""
-        self._live.stop()
+        with _where_there_is_a_screen():
+            self._live.stop()
 
     def tell(self, event: str) -> None:
         """Print an event on a line of its own. May be called from any thread."""
-        self._console.print(Text(event), soft_wrap=True)
+        with _where_there_is_a_screen():
+            self._console.print(Text(event), soft_wrap=True)
 
     def print(self, text: str) -> None:
         """Print what programs may want too, on standard output."""
-        with self._paused():
+        with _where_there_is_a_screen(), self._paused():
             print(text, flush=True)
 
     def leave_terminal(self, log: Path | None) -> None:
         """Show nothing more there, and write what is told from now on to the log."""
-        self._live.stop()
+        with _where_there_is_a_screen():
+            self._live.stop()
         target = os.open(log if log is not None else os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         for number in (sys.stdout.fileno(), sys.stderr.fileno()):
             os.dup2(target, number)
@@ -104,6 +107,13 @@ class Display:
         if child.ready:
             return Text("✓", style="green")
         return Text("✗", style="red") if child.hopeless else self._spinner
+
+
+@contextmanager
+def _where_there_is_a_screen() -> Iterator[None]:
+    """For what is only shown: a terminal that was closed, or a pipe without a reader, must not keep anything from ending."""
+    with suppress(OSError):
+        yield
 
 
 def _progress(child: ChildState) -> RenderableType:

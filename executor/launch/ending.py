@@ -20,6 +20,9 @@ PLAN = "plan.json"
 KEEPER_SECONDS = 10.0
 """How long the keeper of an `up` that is gone may take to end: it gives its children less."""
 
+KILL_SECONDS = 5.0
+"""How long a killed process may take to be gone."""
+
 PAUSE = 0.05
 
 Tell = Callable[[str], None]
@@ -60,7 +63,11 @@ def end_leftovers(folder: Path, wanted: Iterable[ChildSettings], tell: Tell) -> 
 
 
 def end_children(folder: Path, children: Sequence[ChildSettings], tell: Tell) -> list[str]:
-    """End children that no keeper watches, stage by stage as a keeper would; return the names of those that lived."""
+    """End children that no keeper watches, stage by stage as a keeper would; return the names of those that lived.
+
+    Raises:
+        StillThere: one cannot be killed.
+    """
     ended = []
     for stage in sorted({child.stage for child in children}, reverse=True):
         with ExitStack() as held:
@@ -75,7 +82,8 @@ def end_children(folder: Path, children: Sequence[ChildSettings], tell: Tell) ->
             for child, process in living:
                 if not process.wait(child.stop_grace):
                     process.kill()
-                    process.wait(5.0)
+                    if not process.wait(KILL_SECONDS):
+                        raise StillThere(f"{child.name} (process {process.pid}) cannot be killed")
                 ended.append(child.name)
     return ended
 

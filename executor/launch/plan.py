@@ -44,9 +44,9 @@ def _engines(settings: LaunchSettings) -> list[ChildSettings]:
                 settings,
                 "executor",
                 settings.model,
-                **{**settings.engine_flags, "model": None},
+                **settings.engine_flags,
                 name=name,
-                metrics_port=_port(settings.engine.metrics_port, number),
+                metrics_port=port_of(settings.engine.metrics_port, number),
             ),
             watchdog=ENGINE_WATCHDOG,
             start_limit=settings.up.engine_start_seconds,
@@ -66,7 +66,7 @@ def _doors(settings: LaunchSettings) -> list[ChildSettings]:
                 "door",
                 name=name,
                 address=settings.door.address,
-                metrics_port=_port(settings.door.metrics_port, number),
+                metrics_port=port_of(settings.door.metrics_port, number),
             ),
             stop_grace=settings.door.grace + settings.door.announce_seconds + MARGIN,
             stage=DOORS,
@@ -75,8 +75,8 @@ def _doors(settings: LaunchSettings) -> list[ChildSettings]:
     ]
 
 
-def _port(first: int, number: int) -> int | None:
-    """Several of a kind have ports in a row."""
+def port_of(first: int, number: int) -> int | None:
+    """The metrics port of one of several of a kind, which have ports in a row; None: no metrics."""
     return first + number if first else None
 
 

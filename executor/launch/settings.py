@@ -37,7 +37,10 @@ class UpSettings(ProcessSettings):
     )
     engine_start_seconds: float = Field(1800.0, gt=0, le=86400, description="how long an engine may load its model")
     attempts: int = Field(
-        5, ge=1, le=1000, description="how often a process that was never ready is started before all is given up"
+        5,
+        ge=1,
+        le=1000,
+        description="deaths in a row of a process after which all is given up, while not all are ready",
     )
 
     @property
@@ -57,7 +60,7 @@ class LaunchSettings:
     engine: EngineSettings
     door: DoorSettings
     engine_flags: Mapping[str, Any]
-    """What engines are told on their command lines, over all else."""
+    """What engines are told on their command lines, besides the model, over all else."""
 
     @classmethod
     def load(
@@ -78,6 +81,8 @@ class LaunchSettings:
         up = UpSettings.load(**flags)
         given = {name: value for name, value in (engine_flags or {}).items() if value is not None}
         engine = EngineSettings.load(runtime_dir=up.runtime_dir, **given)
+        # The model goes by `model` below, as every process finds it.
+        given.pop("model", None)
         door = DoorSettings.load(address=address, runtime_dir=up.runtime_dir)
         if up.doors > 1 and door.address.startswith("unix:"):
             raise WrongSetting(f"doors is {up.doors}, but address is {door.address}: a socket has one door only")
@@ -102,7 +107,7 @@ class LaunchSettings:
             "runtime_dir": self.up.runtime_dir,
             "log_file": self.up.log_file or None,
         }
-        return [self.model, *to_flags(values | {**self.engine_flags, "model": None})]
+        return [self.model, *to_flags(values | dict(self.engine_flags))]
 
 
 def to_flags(values: Mapping[str, Any]) -> list[str]:

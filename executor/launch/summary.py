@@ -8,7 +8,7 @@ from datetime import timedelta
 from blockmgr.runtime import default_runtime_dir
 from blockmgr.service.settings import ManagerSettings
 from executor.frontend.settings import DoorSettings
-from executor.launch.plan import names
+from executor.launch.plan import names, port_of
 from executor.launch.readiness import State
 from executor.launch.settings import LaunchSettings
 from pagehold.client import AsyncClient, PageholdError
@@ -27,12 +27,29 @@ def summary_of(settings: LaunchSettings, chats: bool) -> str:
         ("sockets", str(settings.manager.executor_socket)),
         ("", str(settings.manager.descriptor_socket)),
         *(("", str(folder / "engines" / f"{name}.sock")) for name in names("engine", settings.up.engines)),
+        *(("", str(folder / "doors" / f"{name}.sock")) for name in names("door", settings.up.doors)),
+        *_metrics(settings),
         ("log", str(settings.up.log_path or "standard error")),
     ]
     lines = [f"pagehold serves {settings.model}", ""]
     lines += [f"  {title:<10} {place}" for title, place in places]
     lines += ["", *(f"  {command}" for command in _examples(settings, chats)), ""]
     return "\n".join(lines)
+
+
+def _metrics(settings: LaunchSettings) -> list[tuple[str, str]]:
+    """Where each process that has a port for them shows its metrics."""
+    ports = [("manager", settings.manager.metrics_port or None)]
+    ports += [
+        (name, port_of(first, number))
+        for kind, count, first in (
+            ("engine", settings.up.engines, settings.engine.metrics_port),
+            ("door", settings.up.doors, settings.door.metrics_port),
+        )
+        for number, name in enumerate(names(kind, count))
+    ]
+    shown = [f"http://127.0.0.1:{port}/metrics ({name})" for name, port in ports if port is not None]
+    return list(zip(["metrics", *[""] * len(shown)], shown, strict=False))
 
 
 def _examples(settings: LaunchSettings, chats: bool) -> list[str]:

@@ -78,6 +78,7 @@ class Up:
             await asyncio.to_thread(end_leftovers, self._folder, self._children, self._display.tell)
             self._ensure_address_is_free()
             watching = asyncio.create_task(self._watch())
+            watching.add_done_callback(self._on_watch_ended)
             try:
                 code = await self._supervision.run()
             finally:
@@ -105,10 +106,15 @@ class Up:
 
     def _stop(self) -> None:
         """Stop in good order; asked again, at once."""
-        self._display.tell("killing all" if self._is_stopping else "stopping: doors, then engines, then the manager")
-        self._is_stopping = True
-        self._notifier.stopping()
+        is_again, self._is_stopping = self._is_stopping, True
         self._supervision.stop()
+        self._notifier.stopping()
+        self._display.tell("killing all" if is_again else "stopping: doors, then engines, then the manager")
+
+    def _on_watch_ended(self, watching: asyncio.Task[None]) -> None:
+        """It is cancelled in the end. Ended by a fault, nobody would notice any more what becomes of the others."""
+        if not watching.cancelled():
+            self._stop()
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +158,9 @@ class Up:
         self._notifier.ready()
         if self._ready_descriptor is not None:
             self._display.leave_terminal(self._settings.up.log_path)
-            os.write(self._ready_descriptor, b"ready")
+            # Whoever waited may be gone; what it started is not.
+            with suppress(BrokenPipeError):
+                os.write(self._ready_descriptor, b"ready")
             os.close(self._ready_descriptor)
 
     def _line(self, figures: str) -> str:

@@ -50,15 +50,21 @@ class UpFolder:
             *("--admin-address", self.admin_address),
         ]
 
-    def start(self, *arguments: str, program: Sequence[str] = (*PAGEHOLD, "up"), **environment: str) -> int:
-        """Start an `up` and do not wait for it; return its process id."""
+    def start(
+        self,
+        *arguments: str,
+        program: Sequence[str] = (*PAGEHOLD, "up"),
+        terminal: int | None = None,
+        **environment: str,
+    ) -> int:
+        """Start an `up` and do not wait for it; return its process id. What it tells goes to `terminal`, if there is one."""
         with (self.directory / "said").open("ab") as said:
             self.ups.append(
                 subprocess.Popen(
                     [*program, *arguments, *self.flags],
                     cwd=ROOT,
                     stdout=said,
-                    stderr=said,
+                    stderr=said if terminal is None else terminal,
                     env=dict(os.environ) | SETTINGS | environment,
                 )
             )

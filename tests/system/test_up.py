@@ -45,7 +45,14 @@ def answer(folder: UpFolder) -> tuple[int, ...]:
 
 def test_it_prints_where_everything_is_and_answers(serving: UpFolder) -> None:
     said = serving.said()
-    for place in (serving.address, serving.admin_address, "blockmgr.sock", "engines/engine.sock", "up.log"):
+    for place in (
+        serving.address,
+        serving.admin_address,
+        "blockmgr.sock",
+        "engines/engine.sock",
+        "doors/door-2.sock",
+        "up.log",
+    ):
         assert place in said
     assert f'pagehold generate "Once upon a time" --address {serving.address}' in said
     assert len(answer(serving)) == TOKENS

@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -23,9 +24,9 @@ def folder() -> Iterator[UpFolder]:
         yield folder
 
 
-def start(folder: UpFolder, tasks: str = ALL_WELL, *flags: str, **environment: str) -> int:
+def start(folder: UpFolder, tasks: str = ALL_WELL, *flags: str, terminal: int | None = None, **environment: str) -> int:
     """Start an `up` of toys."""
-    return folder.start(*flags, program=(*TOYS, tasks), PYTHONPATH=str(ROOT), **environment)
+    return folder.start(*flags, program=(*TOYS, tasks), terminal=terminal, PYTHONPATH=str(ROOT), **environment)
 
 
 def kill_with_keeper(folder: UpFolder, up: int) -> None:
@@ -121,6 +122,26 @@ def test_asked_to_stop_while_it_starts_it_ends_well(folder: UpFolder, number: si
     assert folder.left() == []
 
 
+def test_it_ends_well_though_its_terminal_is_gone(folder: UpFolder) -> None:
+    ours, terminal = os.openpty()
+    os.set_blocking(ours, False)
+    start(folder, terminal=terminal)
+    os.close(terminal)
+    seen = b""
+
+    def is_shown_as_ready() -> bool:
+        nonlocal seen
+        with suppress(BlockingIOError):
+            seen += os.read(ours, 1 << 16)
+        return b"ready after" in seen
+
+    wait_until(is_shown_as_ready, "it is ready, and says so on the terminal")
+    os.close(ours)
+    folder.ups[0].send_signal(signal.SIGHUP)
+    assert folder.await_exit() == 0
+    assert folder.left() == []
+
+
 def test_asked_twice_it_waits_for_nobody(folder: UpFolder) -> None:
     start(folder, "manager=serve,engine=patient")
     folder.await_said("ready after")
@@ -144,7 +165,7 @@ def test_asked_twice_it_waits_for_nobody(folder: UpFolder) -> None:
 def test_a_wrong_setting_of_any_process_is_told_before_anything_is_started(
     folder: UpFolder, flags: tuple[str, ...], environment: dict[str, str], complaint: str
 ) -> None:
-    start(folder, ALL_WELL, *flags, **environment)
+    start(folder, ALL_WELL, *flags, terminal=None, **environment)
     assert folder.await_exit() == WRONG_SETTINGS
     assert complaint in folder.said()
     assert not folder.runtime_dir.exists()

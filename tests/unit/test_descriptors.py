@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 from blockmgr.descriptors import DescriptorError, DescriptorServer, Offer, fetch, fetch_ledger, give_back, introduce
 from blockmgr.packets import close_all, rights
@@ -476,7 +477,6 @@ def test_a_reply_that_goes_wrong_midway_leaves_no_descriptor_behind(path: Path) 
 
 
 def test_it_runs_on_uvloop_too(path: Path, manager: Manager) -> None:
-    uvloop = pytest.importorskip("uvloop")
     manager.offers = [Offer(f"{n}", memory(b"")) for n in range(100)]
 
     async def main() -> int:

@@ -64,7 +64,7 @@ Procedure = Generator[Effect, Any, Result]
 
 
 class Stepper(Generic[Result]):
-    """Takes a procedure from effect to effect. ``result`` is what it returned, once ``over``."""
+    """Takes a procedure from effect to effect. ``result`` is what it returned, once it has."""
 
     def __init__(self, procedure: Procedure[Result]) -> None:
         self._procedure = procedure
