@@ -52,9 +52,8 @@ def executor(
         settings = EngineSettings.load(**given)
         from executor.engine.process import serve
 
-        code = serve(settings)
+        serve(settings)
     except WrongSetting as error:
         say_why_it_ends(str(error))
         typer.echo(str(error), err=True)
-        code = WRONG_SETTINGS
-    raise typer.Exit(code)
+        raise typer.Exit(WRONG_SETTINGS) from None

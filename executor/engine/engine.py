@@ -189,7 +189,8 @@ class Engine:
         landed = self.flight.land()
         self.work.copied += landed.tickets
         if landed.steps:
-            self._pace.note_step(landed.seconds / landed.steps)
+            for seconds in landed.seconds:
+                self._pace.note_step(seconds)
             self._metrics.count_landed(landed)
             self._note_computing(landed)
 
@@ -217,10 +218,9 @@ class Engine:
         self._session.submit(turn.message)
 
     def _take_reply(self) -> None:
-        if self._turn is None:
-            return
+        # Asked also where none is due: a session that has ended says so in its place.
         reply = self._session.reply()
-        if reply is None:
+        if reply is None or self._turn is None:
             return
         turn, self._turn = self._turn, None
         seconds = self._clock() - self._turn_sent

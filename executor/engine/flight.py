@@ -28,8 +28,8 @@ class Landed:
     """What came of some completions."""
 
     steps: int = 0
-    seconds: float = 0.0
-    """How long the device worked on them."""
+    seconds: list[float] = field(default_factory=list)
+    """How long the device worked on each that did not fail."""
     tickets: list[int] = field(default_factory=list)
     """Copies done."""
     moved: list[Sequence] = field(default_factory=list)
@@ -95,11 +95,11 @@ class Flight:
             rows = self._rows.pop(done.step)
             del self._launched_at[done.step]
             landed.steps += 1
-            landed.seconds += done.seconds
             if done.error:
                 self._fail(rows, done)
             else:
                 self.completed_step = done.step
+                landed.seconds.append(done.seconds)
                 self._complete(rows, done, landed)
         return landed
 

@@ -37,7 +37,6 @@ class Metrics:
         self._prompt = counter("prompt_tokens_computed", "Tokens of prompts computed, those computed again included.")
         self._cached = counter("prompt_tokens_cached", "Tokens of prompts that came from the prefix cache.")
         self._generated = counter("tokens_generated", "Tokens sampled that count.")
-        self._preemptions = counter("preemptions", "Sequences that had to make room for others.")
         self._steps = counter("steps", "Steps completed, failed ones included.")
         self._turns = counter("turns", "Turns answered by the manager.")
         parts = counter("seconds", "Where the engine's time goes, by part.", "part")
@@ -82,8 +81,9 @@ class Metrics:
     def count_landed(self, landed: Landed) -> None:
         """Steps have completed."""
         self._steps.inc(landed.steps)
-        self._device.inc(landed.seconds)
-        self._step_seconds.observe(landed.seconds / landed.steps)
+        self._device.inc(sum(landed.seconds))
+        for seconds in landed.seconds:
+            self._step_seconds.observe(seconds)
         self._generated.inc(landed.sampled)
 
     def count_turn(self, seconds: float, reply: Reply, cached: int) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import NoReturn
 
 import grpc
 import structlog
@@ -155,8 +156,8 @@ class EngineProcess:
         self._engine.stop(self.settings.stop_grace)
 
 
-def serve(settings: EngineSettings) -> int:
-    """Run an engine in this process; returns the exit code, or ends the process where nothing may be touched any more.
+def serve(settings: EngineSettings) -> NoReturn:
+    """Run an engine in this process, and end the process with its exit code.
 
     Raises ``WrongSetting`` where another start would end likewise.
     """
@@ -178,10 +179,9 @@ def serve(settings: EngineSettings) -> int:
         _end_now(FAILED)
     # All is told and left. To take down torch and all that came with it would only hold up a successor.
     _end_now(0)
-    return 0
 
 
-def _end_now(code: int) -> None:
+def _end_now(code: int) -> NoReturn:
     """End without waiting for any thread: one that computes must not write into the pool any more."""
     sys.stderr.flush()
     os._exit(code)

@@ -32,7 +32,7 @@ def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: R
     # Before the tables: those in the reply know of these copies already.
     work.forget_copies(turn.tickets)
     _take_records(work, turn)
-    new = [_take_admission(work, waiting, one) for waiting, one in _pairs(turn, reply)]
+    new = [_take_admission(work, waiting, one) for waiting, one in zip(turn.asked, reply.admitted, strict=True)]
     for update in reply.tables:
         sequence = work.sequences.get(update.handle)
         if sequence is not None:
@@ -58,12 +58,8 @@ def _take_records(work: Work, turn: Turn) -> None:
             work.news.append(Recorded(sequence.request.uuid, sequence.handle, recorded))
 
 
-def _pairs(turn: Turn, reply: Reply) -> list[tuple[Waiting, Admitted]]:
-    """Each request with what became of it; none is asked for any more."""
-    return list(zip(turn.asked, reply.admitted, strict=True))
-
-
 def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequence | None:
+    """What became of a request that was asked for: a sequence, or it waits again, or it is refused."""
     request = waiting.request
     del work.asked[request.uuid]
     if admitted.refusal == Refusal.NONE:
@@ -79,11 +75,11 @@ def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequenc
         work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_CANCEL))
     elif waiting.late:
         work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DEADLINE))
+    elif admitted.refusal == Refusal.DRAINING or (admitted.refusal in NOT_NOW and work.stopping):
+        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
     elif admitted.refusal in NOT_NOW:
         work.waiting.put_back(waiting)
         work.blocked = True
-    elif admitted.refusal == Refusal.DRAINING:
-        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
     else:
         work.news.append(
             Refused(

@@ -187,6 +187,9 @@ def ask(engine: Engine, question: Callable[[], Answer]) -> "Future[Answer]":
     future: Future[Answer] = Future()
 
     def answer() -> None:
+        if not future.set_running_or_notify_cancel():
+            # Nobody waits any more.
+            return
         try:
             future.set_result(question())
         except Exception as error:

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence as List
+from dataclasses import dataclass
 from typing import TypeVar
 
+from blockmgr.core.states import FinishReason
 from executor.engine.news import Accepted, Computing, Ended, Load, News, Recorded, Refused, Stream, Unknown
 from pagehold.engine.v1 import submit_pb2
 
@@ -16,9 +19,20 @@ LONGEST_TAIL = 1 << 18
 """Tokens of tails in one message, beyond which the rest waits for the next."""
 
 
+@dataclass(frozen=True, slots=True)
+class _LastWords:
+    """The end of a sequence, with its tokens from ``start`` on, of which the door has not been told."""
+
+    uuid: bytes
+    reason: FinishReason
+    error_id: str
+    start: int
+    tail: List[int]
+
+
 class DoorStream:
-    """Gathers news for one front door. A door that reads slowly costs the engine nothing, and this a few bytes a sequence:
-    of tokens recorded only the last number counts.
+    """Gathers news for one front door. A door that reads slowly costs the engine nothing, and this a few bytes a sequence,
+    since of tokens recorded only the last number counts, and the last tokens of those that have ended.
     """
 
     def __init__(self, number: Stream) -> None:
@@ -34,7 +48,7 @@ class DoorStream:
         self._refused: dict[bytes, Refused] = {}
         self._recorded: dict[bytes, Recorded] = {}
         self._computing: dict[bytes, Computing] = {}
-        self._ended: deque[Ended] = deque()
+        self._ended: deque[_LastWords] = deque()
         self._unknown: dict[bytes, Unknown] = {}
 
     def take(self, news: News) -> None:
@@ -51,21 +65,27 @@ class DoorStream:
             case Computing():
                 self._computing[news.uuid] = news
             case Ended():
-                # Its row is gone: what was not told yet comes with its end.
-                self._recorded.pop(news.uuid, None)
-                self._computing.pop(news.uuid, None)
-                self._ended.append(news)
+                self._take_end(news)
             case Unknown():
                 self._unknown[news.uuid] = news
         self.due.set()
+
+    def _take_end(self, ended: Ended) -> None:
+        """Its row is gone: what was not told yet comes with its end."""
+        self._recorded.pop(ended.uuid, None)
+        self._computing.pop(ended.uuid, None)
+        accepted = self._accepted.get(ended.uuid)
+        told = accepted.tokens if accepted is not None else self._told.get(ended.uuid, 0)
+        start = min(told, len(ended.ids))
+        self._ended.append(_LastWords(ended.uuid, ended.reason, ended.error_id, start, ended.ids[start:]))
 
     def forget(self, uuid: bytes) -> None:
         """Say nothing more of a request."""
         self.follows.discard(uuid)
         self._told.pop(uuid, None)
-        self._accepted.pop(uuid, None)
-        self._recorded.pop(uuid, None)
-        self._computing.pop(uuid, None)
+        for waiting in (self._accepted, self._refused, self._recorded, self._computing, self._unknown):
+            waiting.pop(uuid, None)
+        self._ended = deque(ended for ended in self._ended if ended.uuid != uuid)
 
     def message(self, now: float) -> submit_pb2.SubmitResponse:
         """What there is to tell, in one message; ``due`` stays set if that is not all."""
@@ -103,14 +123,18 @@ class DoorStream:
         tails = 0
         while self._ended and len(response.ended) < TOLD_AT_ONCE and tails < LONGEST_TAIL:
             ended = self._ended.popleft()
-            start = min(self._told.pop(ended.uuid, 0), len(ended.ids))
-            tails += len(ended.ids) - start
+            accepted = self._accepted.pop(ended.uuid, None)
+            if accepted is not None:
+                # More were accepted than one message tells; no end comes before its beginning.
+                self._tell_accepted(response, accepted)
+            self._told.pop(ended.uuid, None)
+            tails += len(ended.tail)
             response.ended.add(
                 uuid=ended.uuid,
                 reason=int(ended.reason),
-                tokens=len(ended.ids),
-                tail_start=start,
-                tail=ended.ids[start:],
+                tokens=ended.start + len(ended.tail),
+                tail_start=ended.start,
+                tail=ended.tail,
                 error_id=ended.error_id,
             )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blockmgr.core.messages import Appends, Finished, Ints, Message, Progress, Reservations
+from blockmgr.core.messages import NONE, Appends, Finished, Ints, Message, Progress, Reservations
 from blockmgr.core.states import FinishReason
 from executor.engine.flight import DEPTH, Flight
 from executor.engine.request import Request
@@ -107,7 +107,9 @@ def _report(turn: Turn, work: Work, completed: int) -> None:
         ints([one.reported[0] for one in changed]),
         ints([one.reported[1] for one in changed]),
     )
-    turn.message.appends = Appends(ints([one.handle for one in turn.appended]), ints(starts), ints(counts), ints(ids))
+    # Mostly each has one token more, which goes without saying.
+    said = NONE if len(ids) == len(turn.appended) else ints(counts)
+    turn.message.appends = Appends(ints([one.handle for one in turn.appended]), ints(starts), said, ints(ids))
     reasons = [one.ending or FinishReason.UNSPECIFIED for one in turn.ending]
     turn.message.finished = Finished(ints([one.handle for one in turn.ending]), reasons)
 

@@ -21,6 +21,8 @@ class Waiting:
     request: Request
     arrived: float = field(default_factory=time.time)
     """Seconds since 1970."""
+    place: tuple[int, int] = (0, 0)
+    """Where it stands in the queue, also when it comes back: by priority, then by arrival."""
     passes: int = 0
     """Requests admitted before it though they came after it."""
     cancelled: bool = False
@@ -38,15 +40,15 @@ class WaitingRequests:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._queue: list[tuple[int, int, Waiting]] = []
-        self._by_uuid: dict[bytes, tuple[int, int, Waiting]] = {}
+        self._queue: list[Waiting] = []
+        self._by_uuid: dict[bytes, Waiting] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def __iter__(self) -> Iterator[Waiting]:
-        return (entry[2] for entry in self._queue)
+        return iter(self._queue)
 
     @property
     def is_full(self) -> bool:
@@ -55,18 +57,18 @@ class WaitingRequests:
 
     def get(self, uuid: bytes) -> Waiting | None:
         """A waiting request by its UUID."""
-        entry = self._by_uuid.get(uuid)
-        return entry[2] if entry else None
+        return self._by_uuid.get(uuid)
 
     def add(self, waiting: Waiting) -> None:
         """Put a request behind those of its priority."""
         self._arrivals += 1
-        self._insert((-waiting.request.kept.priority, self._arrivals, waiting))
+        waiting.place = (-waiting.request.kept.priority, self._arrivals)
+        self.put_back(waiting)
 
     def put_back(self, waiting: Waiting) -> None:
-        """Put a request that was taken and not admitted before all others of its priority."""
-        self._insert((-waiting.request.kept.priority, -self._arrivals, waiting))
-        self._arrivals += 1
+        """Put a request that was taken and not admitted where it stood."""
+        insort(self._queue, waiting, key=lambda one: one.place)
+        self._by_uuid[waiting.request.uuid] = waiting
 
     def remove(self, waiting: Waiting) -> None:
         """Take a request out."""
@@ -75,7 +77,7 @@ class WaitingRequests:
     def take(self, fits: Callable[[Request], bool]) -> Waiting | None:
         """Take the first request that fits and may go, or None."""
         passed: list[Waiting] = []
-        for _, _, waiting in self._queue[:LOOKED_AT]:
+        for waiting in self._queue[:LOOKED_AT]:
             if fits(waiting.request):
                 for one in passed:
                     one.passes += 1
@@ -86,15 +88,12 @@ class WaitingRequests:
             passed.append(waiting)
         return None
 
-    def _insert(self, entry: tuple[int, int, Waiting]) -> None:
-        insort(self._queue, entry, key=lambda one: one[:2])
-        self._by_uuid[entry[2].request.uuid] = entry
-
 
 class Commitments:
     """Blocks that admitted requests may come to need at their longest, against what the pool has.
 
-    As long as they fit, whatever runs can run to its end, and nothing has to be taken from anybody.
+    As long as they fit, whatever runs can run to its end, and nothing has to be taken from anybody. That holds for an engine
+    that has its pool to itself, at the size that it found; nobody counts what others may come to need.
     """
 
     def __init__(self, usable_blocks: int) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import structlog
 
@@ -25,6 +25,10 @@ TIERS = {
     TicketKind.SWAP_IN: (True, False),
 }
 """Whether source and destination of a copy lie in the host tier, where one of them does."""
+
+
+FEW = 64
+"""Deadlines that may be kept though nobody has them any more."""
 
 
 class Work:
@@ -64,7 +68,7 @@ class Work:
         self.tickets: dict[int, tuple[Sequence | None, int]] = {}
         self.news: list[News] = []
         self._deadlines: list[tuple[float, bytes]] = []
-        """A heap of deadlines, those of requests that have ended included."""
+        """A heap of deadlines, those of some requests that have ended included."""
 
     # -- what front doors want -------------------------------------------------------------------------------------------
 
@@ -139,8 +143,15 @@ class Work:
             self.by_uuid[uuid].end(FinishReason.DEADLINE)
 
     def _note_deadline(self, request: Request) -> None:
-        if request.deadline is not None:
-            heappush(self._deadlines, (request.deadline, request.uuid))
+        if request.deadline is None:
+            return
+        heappush(self._deadlines, (request.deadline, request.uuid))
+        if len(self._deadlines) > 2 * (len(self.sequences) + len(self.asked) + len(self.waiting)) + FEW:
+            self._deadlines = [entry for entry in self._deadlines if self._is_known(entry[1])]
+            heapify(self._deadlines)
+
+    def _is_known(self, uuid: bytes) -> bool:
+        return uuid in self.by_uuid or uuid in self.asked or self.waiting.get(uuid) is not None
 
     def refuse(self, request: Request, error: RequestRefused) -> None:
         """Say why a request cannot be taken."""
@@ -202,13 +213,18 @@ class Work:
 
     def runnable(self, idle: bool) -> Iterator[Sequence]:
         """What may be in the next step: everything, or one alone. ``idle``: nothing is in flight."""
-        going = [one for one in self.sequences.values() if one.ending is None]
-        if self.solo is None:
-            self.solo = next((one for one in going if one.suspect), None)
+        going: list[Sequence] = []
+        doubtful: Sequence | None = None
+        for one in self.sequences.values():
+            if one.ending is None:
+                going.append(one)
+                if one.suspect and self.solo is None:
+                    self.solo = one
+                if one.doubtful and doubtful is None and one.wants_to_run():
+                    doubtful = one
         if self.solo is not None:
             # The manager has to know first: if this kills the executor, it is to be known by what.
             return iter([self.solo] if self.solo_known == self.solo.handle else [])
-        doubtful = next((one for one in going if one.doubtful and one.wants_to_run()), None)
         if doubtful is not None:
             return iter([doubtful] if idle else [])
         return iter(going)

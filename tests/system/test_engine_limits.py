@@ -108,14 +108,16 @@ def test_a_full_queue_refuses_with_its_limit(door: Door) -> None:
 
 
 def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(door: Door) -> None:
-    blocker = start_of(random_ids(20, 8600), max_tokens=108, deadline=time.time() + 0.5)
+    blocker = start_of(random_ids(20, 8600), max_tokens=108, deadline=time.time() + 0.3)
     door.start(blocker)
     door.await_accepted(blocker.uuid)
     waiting = start_of(random_ids(20, 8601), max_tokens=108, deadline=time.time() + 0.05)
     door.start(waiting)
     assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DEADLINE
     ended = door.await_ended(blocker.uuid)
-    assert ended.reason in (states_pb2.FINISH_REASON_DEADLINE, states_pb2.FINISH_REASON_LENGTH)
+    # All its tokens take 108 steps, each of them slowed by more than the 108th part of its time.
+    assert ended.reason == states_pb2.FINISH_REASON_DEADLINE
+    assert ended.tokens < 20 + 108
 
 
 def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(door: Door) -> None:

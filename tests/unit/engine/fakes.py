@@ -10,6 +10,7 @@ import numpy as np
 
 from blockmgr.core.geometry import handle_of
 from blockmgr.core.messages import Admitted, Message, Reply, TableUpdate
+from blockmgr.core.states import Refusal
 from executor.engine.engine import Engine, Ways
 from executor.engine.flight import Flight
 from executor.engine.metrics import Metrics
@@ -104,6 +105,12 @@ class FakeSession:
             self._grow(reply, handle, admission.reserve)
         self._reply = reply
         return reply
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer the last turn, and admit nobody."""
+        turn = self.turns[-1]
+        refused = [Admitted(admission.uuid, refusal=refusal, needed=1) for admission in turn.admissions]
+        self._reply = Reply(len(self.turns), admitted=refused)
 
     def _grow(self, reply: Reply, handle: int, length: int) -> None:
         have = self._lengths.get(handle, 0)

@@ -1,13 +1,18 @@
 """The loop, with a device and a manager that do as told."""
 
+import time
+
 import pytest
 
 from blockmgr.core.messages import LookedAgain, Ticket
-from blockmgr.core.states import FinishReason, TicketKind
+from blockmgr.core.states import FinishReason, Refusal, TicketKind
 from executor.engine.news import Accepted, Ended, Recorded, Refused
 from executor.engine.orders import Cancel, Start
 from executor.engine.request import Request
+from executor.engine.service import ask
+from executor.engine.work import FEW
 from executor.manager import Revoked
+from pagehold.engine.v1 import submit_pb2
 from tests.unit.engine.fakes import Bench
 from tests.unit.engine.sequences import request, sequence
 
@@ -229,3 +234,32 @@ def test_an_engine_that_stops_leaves_only_when_everything_is_reported() -> None:
     bench.session.answer()
     bench.go()
     assert bench.engine._is_settled()
+
+
+def test_a_question_that_nobody_waits_for_any_more_is_passed_over() -> None:
+    bench = Bench()
+    asked = ask(bench.engine, lambda: pytest.fail("it was asked all the same"))
+    assert asked.cancel()
+    answered = ask(bench.engine, lambda: 7)
+    bench.go()
+    assert answered.result(0) == 7
+
+
+def test_what_cannot_be_admitted_for_now_is_refused_once_the_engine_stops() -> None:
+    bench, asked = Bench(), request(10)
+    start(bench, asked)
+    bench.go()
+    bench.engine.stop(60.0)
+    bench.session.refuse(Refusal.POOL_EXHAUSTED)
+    bench.go()
+    assert [one.by for one in bench.news if isinstance(one, Refused)] == [submit_pb2.REFUSED_BY_DRAINING]
+    assert not len(bench.work.waiting)
+
+
+def test_deadlines_of_those_that_have_ended_are_not_kept_for_ever() -> None:
+    bench = Bench()
+    for _ in range(4 * FEW):
+        one = request(10, deadline=time.time() + 3600)
+        bench.work.start(one, 1)
+        bench.work.cancel(one.uuid)
+    assert len(bench.work._deadlines) <= FEW + 1

@@ -84,3 +84,22 @@ def test_what_is_forgotten_is_not_told() -> None:
     message = one.message(0.0)
     assert not message.accepted
     assert not message.recorded.handles
+
+
+def test_no_end_comes_before_its_beginning() -> None:
+    others = [number.to_bytes(16, "big") for number in range(1, TOLD_AT_ONCE + 1)]
+    one = stream(*[Accepted(key, place, 1, 0, 1) for place, key in enumerate(others)], Accepted(KEY, 9000, 3, 0, 3))
+    one.take(Ended(KEY, 9000, FinishReason.STOP, [1, 2, 3, 4]))
+    message = one.message(0.0)
+    assert KEY in {accepted.uuid for accepted in message.accepted}
+    (ended,) = message.ended
+    assert (ended.tail_start, list(ended.tail)) == (3, [4])
+    assert not one.due.is_set()
+
+
+def test_of_a_forgotten_request_nothing_is_told() -> None:
+    one = stream(
+        Accepted(KEY, 5, 3, 0, 3), Refused(KEY, Refusal.NEVER_FITS), Ended(KEY, 5, FinishReason.STOP, [1, 2, 3, 4])
+    )
+    one.forget(KEY)
+    assert not one.message(0.0).ByteSize()

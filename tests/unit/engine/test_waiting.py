@@ -26,14 +26,14 @@ def test_a_greater_priority_goes_first_and_equals_by_arrival() -> None:
     assert [taken(queue) for _ in range(5)] == [high, first, second, low, None]
 
 
-def test_what_was_taken_in_vain_comes_back_before_its_equals() -> None:
-    first, second, high = request(), request(), request(priority=1)
-    queue = queue_of(first, second)
-    waiting = queue.take(lambda _: True)
-    assert waiting is not None
-    queue.put_back(waiting)
+def test_what_was_taken_in_vain_comes_back_to_where_it_stood() -> None:
+    first, second, third, high = request(), request(), request(), request(priority=1)
+    queue = queue_of(first, second, third)
+    for waiting in [queue.take(lambda _: True), queue.take(lambda _: True)]:
+        assert waiting is not None
+        queue.put_back(waiting)
     queue.add(Waiting(high))
-    assert [taken(queue) for _ in range(3)] == [high, first, second]
+    assert [taken(queue) for _ in range(4)] == [high, first, second, third]
 
 
 def test_small_ones_pass_one_that_does_not_fit_a_bounded_number_of_times() -> None:
