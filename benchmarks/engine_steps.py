@@ -53,7 +53,7 @@ class Figures:
         self._values = {name: float(value) for name, value in lines}
 
     def since(self, before: "Figures") -> dict[str, float]:
-        """Milliseconds of each part a step, and of a turn; steps, turns and tokens a second of the device's time."""
+        """Milliseconds of each part a step, and of a turn; how many steps, turns and tokens there were."""
         grown = {name: value - before._values.get(name, 0.0) for name, value in self._values.items()}
         steps, turns = grown["steps_total"], grown["turns_total"]
         found = {part: 1000 * grown.get(f'seconds_total{{part="{part}"}}', 0.0) / steps for part in PARTS}

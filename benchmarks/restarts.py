@@ -12,22 +12,21 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.serving import serving
 from blockmgr.keeper.table import read_children
 from pagehold.client import AsyncClient, Delta
 
 VICTIMS = ("engine", "manager", "door") * 2
+ADDRESS = "127.0.0.1:7091"
+"""Doors share a port, not a socket."""
+
 LONGEST_START = 120.0
 """Seconds that a start may take."""
 
@@ -69,31 +68,13 @@ class Stream:
         return max((b - a for a, b in pairwise(times)), default=0.0)
 
 
-@contextmanager
-def serving(model: str) -> Iterator[Path]:
-    """An `up` in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="ph-") as name:
-        folder = Path(name)
-        ours, theirs = os.pipe()
-        places = ["--address", "127.0.0.1:7091", "--admin-address", f"unix:{folder}/admin.sock"]
-        command = [sys.executable, "-m", "pagehold.client", "up", model, "--doors", "2", *places]
-        command += ["--runtime-dir", str(folder / "run"), "--ready-descriptor", str(theirs)]
-        with subprocess.Popen(command, pass_fds=[theirs], stdout=subprocess.DEVNULL) as up:
-            os.close(theirs)
-            with open(ours, "rb") as ready:
-                if not ready.read():
-                    raise RuntimeError(f"`pagehold up` ended with code {up.wait()}")
-            yield folder
-            up.terminate()
-
-
-async def kill(folder: Path, victim: str) -> tuple[float, float, float]:
+async def kill(runtime_dir: Path, victim: str) -> tuple[float, float, float]:
     """Kill a process. When it was killed, and seconds from then until another was started, and was ready."""
-    before = child(folder, victim)
+    before = child(runtime_dir, victim)
     os.kill(before["pid"], signal.SIGKILL)
     killed, started = time.monotonic(), 0.0
     while time.monotonic() - killed < LONGEST_START:
-        now = child(folder, victim)
+        now = child(runtime_dir, victim)
         if now["pid"] not in (None, before["pid"]):
             started = started or time.monotonic() - killed
             if now["ready"]:
@@ -102,9 +83,9 @@ async def kill(folder: Path, victim: str) -> tuple[float, float, float]:
     raise RuntimeError(f"no other {victim} was ready within {LONGEST_START} s")
 
 
-def child(folder: Path, name: str) -> dict[str, Any]:
+def child(runtime_dir: Path, name: str) -> dict[str, Any]:
     """What the keeper tells of one of its children."""
-    table = read_children(folder / "run")
+    table = read_children(runtime_dir)
     children = table["children"] if table is not None else []
     found: dict[str, Any] = next(one for one in children if one["name"] == name)
     return found
@@ -118,16 +99,18 @@ async def reached(streams: list[Stream], tokens: int) -> None:
         await asyncio.sleep(0.005)
 
 
-async def run(folder: Path, streams: int, tokens: int, victims: tuple[str, ...]) -> tuple[list[Stream], list[Pause]]:
+async def run(
+    runtime_dir: Path, streams: int, tokens: int, victims: tuple[str, ...]
+) -> tuple[list[Stream], list[Pause]]:
     """All streams, with the victims killed at even distances."""
     found = [Stream() for _ in range(streams)]
     kills = []
-    async with AsyncClient("127.0.0.1:7091", connect_seconds=30.0) as client:
+    async with AsyncClient(ADDRESS, connect_seconds=30.0) as client:
         reading = asyncio.gather(*(one.read(client, number, tokens) for number, one in enumerate(found)))
         for turn, victim in enumerate(victims):
             due = (turn + 1) * streams * tokens // (len(victims) + 1)
             await reached(found, due)
-            kills.append((victim, *await kill(folder, victim)))
+            kills.append((victim, *await kill(runtime_dir, victim)))
         await reading
     pauses = []
     ends = [*(killed for _, killed, _, _ in kills[1:]), float("inf")]
@@ -138,11 +121,11 @@ async def run(folder: Path, streams: int, tokens: int, victims: tuple[str, ...])
     return found, pauses
 
 
-async def measure(folder: Path, streams: int, tokens: int) -> tuple[float, list[Pause]]:
+async def measure(runtime_dir: Path, streams: int, tokens: int) -> tuple[float, list[Pause]]:
     """The usual time between two deltas, and what each kill cost. Raises ``RuntimeError`` if an id differs."""
-    expected, _ = await run(folder, streams, tokens, ())
+    expected, _ = await run(runtime_dir, streams, tokens, ())
     usual = median(b - a for one in expected for a, b in pairwise(one.times))
-    found, pauses = await run(folder, streams, tokens, VICTIMS)
+    found, pauses = await run(runtime_dir, streams, tokens, VICTIMS)
     if [one.ids for one in found] != [one.ids for one in expected]:
         raise RuntimeError("ids differ from those of the undisturbed run")
     return usual, pauses
@@ -155,8 +138,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    with serving(arguments.model) as folder:
-        usual, pauses = asyncio.run(measure(folder, arguments.streams, arguments.tokens))
+    with serving(arguments.model, "--doors", "2", address=ADDRESS) as served:
+        usual, pauses = asyncio.run(measure(served.runtime_dir, arguments.streams, arguments.tokens))
     if arguments.json:
         print(json.dumps({"usual": usual, "pauses": [asdict(pause) for pause in pauses]}))
         return

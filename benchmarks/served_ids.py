@@ -9,38 +9,12 @@ a pool so small that requests wait for blocks; with chunks of 16 tokens. Every i
 import argparse
 import asyncio
 import os
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
+from benchmarks.serving import serving
 from pagehold.client import AsyncClient
 
 WAYS = {"as it is": {}, "small pool": {"PAGEHOLD_ENGINE_BLOCKS": "64"}, "chunks of 16": {"PAGEHOLD_ENGINE_CHUNK": "16"}}
-
-
-@contextmanager
-def serving(settings: dict[str, str]) -> Iterator[str]:
-    """An `up` of the demo model in a folder of its own; gives its clients' address."""
-    with tempfile.TemporaryDirectory(prefix="ph-") as name:
-        folder = Path(name)
-        address = f"unix:{folder}/clients.sock"
-        ours, theirs = os.pipe()
-        command = [sys.executable, "-m", "pagehold.client", "up", "demo", "--runtime-dir", str(folder / "run")]
-        command += ["--address", address, "--admin-address", f"unix:{folder}/admin.sock"]
-        command += ["--ready-descriptor", str(theirs)]
-        with subprocess.Popen(
-            command, pass_fds=[theirs], env=dict(os.environ) | settings, stdout=subprocess.DEVNULL
-        ) as up:
-            os.close(theirs)
-            with open(ours, "rb") as ready:
-                if not ready.read():
-                    raise RuntimeError(f"`pagehold up` ended with code {up.wait()}")
-            yield address
-            up.terminate()
 
 
 async def ask(address: str, prompts: list[list[int]], tokens: int, streams: int) -> list[list[int]]:
@@ -80,9 +54,9 @@ def main() -> None:
     prompts, expected = alone(arguments.prompts, arguments.tokens)
     differing = 0
     for name, settings in WAYS.items():
-        with serving(settings) as address:
+        with serving("demo", environment=settings) as served:
             began = time.monotonic()
-            found = asyncio.run(ask(address, prompts, arguments.tokens, arguments.streams))
+            found = asyncio.run(ask(served.address, prompts, arguments.tokens, arguments.streams))
             seconds = time.monotonic() - began
         pairs = [(a, b) for one, other in zip(expected, found, strict=True) for a, b in zip(one, other, strict=True)]
         wrong = sum(a != b for a, b in pairs)
