@@ -16,11 +16,6 @@ class Places:
         self.idle.set()
         self._closed: str | None = None
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing new is let in."""
-        return self._closed is not None
-
     def close(self, why: str) -> None:
         """Let nothing new in. Who has a place keeps it."""
         self._closed = why

@@ -8,6 +8,7 @@ from executor.frontend.admission import Place
 from executor.frontend.door import Door
 from executor.frontend.errors import InvalidRequest, QueueFull
 from executor.frontend.statuses import reason_of, to_item_failure
+from executor.frontend.stopwatch import Arrival
 from executor.frontend.submission import submit
 from pagehold.inference.v1 import generation_pb2
 
@@ -80,8 +81,9 @@ class _Batch:
                 await self._events.put(Response(item=item, failure=to_item_failure(error)))
 
     async def _generate(self, item: int) -> None:
+        arrived = Arrival.now()
         while True:
-            generation = await submit(self._door, self._items[item])
+            generation = await submit(self._door, self._items[item], arrived)
             try:
                 async with aclosing(generation.events()) as events:
                     async for event in events:

@@ -95,8 +95,8 @@ class Door:
     async def _logged(work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except grpc.RpcError as error:
-            log.error("the manager did not hear of it", code=str(error.code()), detail=error.details())
+        except (NotServing, grpc.RpcError) as error:
+            log.error("the manager did not hear of it", error=str(error))
         except Exception:
             log.exception("work in the background failed")
 
@@ -116,10 +116,12 @@ class Door:
             link.cancel(sequence.uuid)
             link.drop(sequence)
             self.registry.remove(sequence)
-        # In any case: it may have been accepted unheard.
-        asked = await self.manager.cancel(sequence.pool, sequence.uuid, attachment)
-        log.info("hung up", id=sequence.uuid.hex(), ends=bool(asked) or not sequence.accepted)
-        self.release(sequence)
+        try:
+            # In any case: it may have been accepted unheard.
+            asked = await self.manager.cancel(sequence.pool, sequence.uuid, attachment)
+            log.info("hung up", id=sequence.uuid.hex(), ends=bool(asked) or not sequence.accepted)
+        finally:
+            self.release(sequence)
 
     async def go_on_alone(self, sequence: Sequence) -> None:
         """A client is gone that wants its generation to go on: see to it until it is accepted."""

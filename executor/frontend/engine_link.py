@@ -76,8 +76,7 @@ class EngineLink:
     def forget(self, sequence: Sequence) -> None:
         """Hear no more of a sequence. It goes on."""
         if self.drop(sequence):
-            self._outbox.forgets.append(sequence.uuid)
-            self._outbox.due.set()
+            self._outbox.forget(sequence.uuid)
 
     def drop(self, sequence: Sequence) -> bool:
         """Take a sequence off, and say nothing. Returns whether it was there."""
@@ -87,7 +86,9 @@ class EngineLink:
 
     def cancel(self, uuid: bytes) -> None:
         """End a request that is not known to be accepted."""
-        self._cancelled[uuid] = time.monotonic() + CANCEL_SECONDS
+        now = time.monotonic()
+        self._cancelled = {one: until for one, until in self._cancelled.items() if until > now}
+        self._cancelled[uuid] = now + CANCEL_SECONDS
         self._outbox.cancels.append(uuid)
         self._outbox.due.set()
 

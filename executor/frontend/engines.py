@@ -40,6 +40,10 @@ class Engines:
         """The link on which a sequence is."""
         return next((link for link in self if sequence.uuid in link.sequences), None)
 
+    def find(self, uuid: bytes) -> Sequence | None:
+        """A sequence on any link, by its UUID."""
+        return next((link.sequences[uuid] for link in self if uuid in link.sequences), None)
+
     def is_ready(self, link: EngineLink) -> bool:
         """Whether an engine can be given work: it is there, and its last sign of life is recent."""
         return link.connected and link.age is not None and link.age < self._heartbeat_seconds
@@ -88,6 +92,11 @@ class Engines:
     async def _described(self, description: description_pb2.DescribeResponse) -> None:
         if self.on_described is not None:
             await self.on_described(description)
+
+
+def pool_of(link: EngineLink) -> str | None:
+    """Name of an engine's pool; None: it was never heard."""
+    return None if link.description is None else link.description.pool.name
 
 
 def model_of(link: EngineLink) -> str | None:

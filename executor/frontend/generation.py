@@ -16,7 +16,7 @@ from executor.frontend.recorded import RecordedTokens
 from executor.frontend.refusals import error_of
 from executor.frontend.sequence import Sequence
 from executor.frontend.statuses import reason_of
-from executor.frontend.stopwatch import Stopwatch
+from executor.frontend.stopwatch import Arrival, Stopwatch
 from pagehold.engine.v1 import submit_pb2
 from pagehold.inference.v1 import generation_pb2
 
@@ -43,11 +43,15 @@ class Generation:
         sequence: Sequence,
         model: Model,
         *,
+        arrived: Arrival | None = None,
         attachment: int = 0,
         detached: bool = False,
         from_token: int = 0,
     ) -> None:
-        """Deliver from output token ``from_token`` on. ``attachment``: the number under which a hang-up counts."""
+        """Deliver from output token ``from_token`` on. ``attachment``: the number under which a hang-up counts.
+
+        ``arrived`` is when the request came; None: it was accepted before, and somebody attaches.
+        """
         self._door, self._sequence, self._model = door, sequence, model
         self._attachment, self._detached, self._from_token = attachment, detached, from_token
         request = sequence.request
@@ -56,7 +60,8 @@ class Generation:
         )
         self._recorded = RecordedTokens(door, sequence)
         self._news = asyncio.Event()
-        self._watch = Stopwatch(door.metrics)
+        self._is_new = arrived is not None
+        self._watch = Stopwatch(door.metrics, arrived)
         self._computed = 0
         self._last_id = -1
         self._reason = generation_pb2.END_REASON_UNSPECIFIED
@@ -98,7 +103,7 @@ class Generation:
 
     def _started(self) -> generation_pb2.Started:
         sequence, request = self._sequence, self._sequence.request
-        if not self._attachment:
+        if self._is_new:
             self._door.metrics.count_tokens("prompt", sequence.prompt_tokens)
             self._door.metrics.count_tokens("cached", sequence.cached_tokens or 0)
         return generation_pb2.Started(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from executor.frontend.errors import NotServing
 from executor.manager.channel import CHANNEL_OPTIONS, PAUSE, is_answer
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2
 
@@ -21,7 +22,9 @@ ATTEMPT = 5.0
 
 
 class ManagerLink:
-    """Calls to the manager, each of which may be repeated. Raises ``grpc.RpcError`` where it refuses or is away too long."""
+    """Calls to the manager, each of which may be repeated. They raise ``NotServing`` where it is away too long, and
+    ``grpc.RpcError`` where it refuses.
+    """
 
     def __init__(self, socket: Path) -> None:
         """Call it at this socket. Only on a running event loop."""
@@ -59,9 +62,16 @@ class ManagerLink:
         try:
             return await insist(lambda: method(request, timeout=min(ATTEMPT, seconds), wait_for_ready=True), seconds)
         except grpc.RpcError as error:
-            if error.code() != grpc.StatusCode.NOT_FOUND:
-                raise
-            return None
+            if error.code() == grpc.StatusCode.NOT_FOUND:
+                return None
+            if not answers(error):
+                raise NotServing("the block manager does not answer") from error
+            raise
+
+
+def answers(error: grpc.RpcError) -> bool:
+    """Whether the manager itself said this, and would say it again."""
+    return is_answer(error) and error.code() != grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def insist(call: Callable[[], Awaitable[Answer]], seconds: float) -> Answer:
@@ -71,7 +81,6 @@ async def insist(call: Callable[[], Awaitable[Answer]], seconds: float) -> Answe
         try:
             return await call()
         except grpc.RpcError as error:
-            answered = is_answer(error) and error.code() != grpc.StatusCode.DEADLINE_EXCEEDED
-            if answered or time.monotonic() > deadline:
+            if answers(error) or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(PAUSE)

@@ -23,20 +23,27 @@ class Outbox:
         """Sequences to be started or followed."""
         self.cancels: list[bytes] = []
         """Requests that are to end, by UUID."""
-        self.forgets: list[bytes] = []
-        """Sequences to hear no more of, by UUID."""
+        self.forgets: set[bytes] = set()
+        """Sequences to hear no more of, by UUID. The engine takes them last, so none of them is to be followed as well."""
         self._door: str | None = None
 
     def put(self, sequence: Sequence) -> None:
         """A sequence is to be started or followed."""
         self.pending[sequence.uuid] = sequence
+        self.forgets.discard(sequence.uuid)
+        self.due.set()
+
+    def forget(self, uuid: bytes) -> None:
+        """No more is to be heard of a sequence."""
+        self.pending.pop(uuid, None)
+        self.forgets.add(uuid)
         self.due.set()
 
     def begin(self, door: str, sequences: Iterable[Sequence], cancels: Iterable[bytes]) -> None:
         """A new stream: everything is said again, and who says it first."""
         self._door = door
         self.pending = {sequence.uuid: sequence for sequence in sequences}
-        self.cancels, self.forgets = list(cancels), []
+        self.cancels, self.forgets = list(cancels), set()
         self.due.set()
 
     def take(self) -> submit_pb2.SubmitRequest | None:
@@ -44,7 +51,7 @@ class Outbox:
         if self._door is None and not (self.pending or self.cancels or self.forgets):
             return None
         message = submit_pb2.SubmitRequest(door=self._door, forgets=self.forgets)
-        self._door, self.forgets = None, []
+        self._door, self.forgets = None, set()
         size = 0
         while self.pending:
             sequence = next(iter(self.pending.values()))

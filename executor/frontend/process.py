@@ -54,10 +54,10 @@ class DoorProcess:
             self._door.metrics.serve(self._settings.metrics_port)
         try:
             await self._operators.start()
-            await self._await_engine()
-            await self._open()
-            await self._stop.wait()
-            await self._close()
+            if await self._await_engine():
+                await self._open()
+                await self._stop.wait()
+                await self._close()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -72,10 +72,19 @@ class DoorProcess:
         ensure_free(f"unix:{settings.own_socket}", f"name is {settings.name}: its socket")
         ensure_free(settings.address, "address", shared=True)
 
-    async def _await_engine(self) -> None:
-        """Where doors share a port, one that knows no engine yet must not be given clients that another could serve."""
-        with contextlib.suppress(NotServing):
-            await self._door.models.known()
+    async def _await_engine(self) -> bool:
+        """Where doors share a port, one that knows no engine yet must not be given clients that another could serve.
+
+        False: it was asked to stop meanwhile.
+        """
+        known = asyncio.ensure_future(self._door.models.known())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((known, stopped), return_when=asyncio.FIRST_COMPLETED)
+        known.cancel()
+        stopped.cancel()
+        with contextlib.suppress(NotServing, asyncio.CancelledError):
+            await known
+        return not self._stop.is_set()
 
     async def _open(self) -> None:
         address = self._settings.address

@@ -4,11 +4,10 @@ import asyncio
 import time
 from collections.abc import Iterable
 
-import grpc
 import structlog
 
 from executor.frontend.engine_link import EngineLink
-from executor.frontend.engines import Engines
+from executor.frontend.engines import Engines, pool_of
 from executor.frontend.errors import AlreadyExists, GenerationLost, NotServing
 from executor.frontend.manager_link import ManagerLink
 from executor.frontend.sequence import End, Sequence
@@ -38,9 +37,9 @@ class Recovery:
             try:
                 for link, sequence in [one for one in unsure if not self._give_up_if_due(*one)]:
                     await self._ask_if_due(link, sequence)
-            except grpc.RpcError as error:
+            except NotServing as error:
                 # Nobody else can be asked about just now either.
-                log.debug("manager away", code=str(error.code()))
+                log.debug("manager away", error=str(error))
             except Exception:
                 # Whatever it is about one sequence, the others still depend on this.
                 log.exception("looking after sequences failed")
@@ -99,11 +98,11 @@ class Recovery:
 
     def _another(self, link: EngineLink, sequence: Sequence) -> EngineLink | None:
         """Another engine that can start what this one never accepted; if it did unheard, the manager will say so."""
-        return next((other for other in self._engines.ready(sequence.model) if other is not link), None)
+        ready = self._engines.ready(sequence.request.model)
+        return next((one for one in ready if one is not link and pool_of(one) == sequence.pool), None)
 
     def _follow(self, link: EngineLink, sequence: Sequence, live: sequence_pb2.LiveSequence) -> None:
-        sequence.tokens = max(sequence.tokens, live.tokens)
-        sequence.wake()
+        sequence.record(live.tokens)
         owner = self._engines.link(live.executor)
         if owner is not None and owner.connected and (owner is not link or sequence.disowned):
             self._move(link, owner, sequence)

@@ -38,7 +38,6 @@ class Sequence:
 
     uuid: bytes
     pool: str
-    model: str
     request: request_pb2.Request
     prompt_tokens: int
     start: submit_pb2.Start | None = None

@@ -12,11 +12,13 @@ from blockmgr.service.contract import add_service, readable
 from executor.frontend import attachment, requests, validation
 from executor.frontend.batch import generate_batch
 from executor.frontend.door import Door
+from executor.frontend.engines import pool_of
 from executor.frontend.generation import Event
 from executor.frontend.models import Model
 from executor.frontend.parameters import SamplingDefaults
 from executor.frontend.prompts import text_of, tokens_of
 from executor.frontend.statuses import guarded, reason_of
+from executor.frontend.stopwatch import Arrival
 from executor.frontend.submission import submit
 from pagehold.inference.v1 import (
     generation_pb2,
@@ -43,8 +45,9 @@ class InferenceServicer:
 
     async def Generate(self, request: generation_pb2.GenerateRequest, context: Context) -> None:
         """Generate an answer."""
+        arrived = Arrival.now()
         with self._failures_counted(), self._door.places.take():
-            generation = await submit(self._door, request)
+            generation = await submit(self._door, request, arrived)
             await _send(context, generation.events(), generation_pb2.GenerateResponse)
 
     async def BatchGenerate(self, request: generation_pb2.BatchGenerateRequest, context: Context) -> None:
@@ -169,14 +172,16 @@ class InferenceServicer:
 
     async def GetLoad(self, request: server_pb2.GetLoadRequest, context: Context) -> server_pb2.GetLoadResponse:
         """How busy the engines are, and this door."""
-        links = [link for link in self._door.engines if link.age is not None]
+        links = [link for link in self._door.engines if link.connected and link.age is not None]
         loads = [link.load for link in links]
+        # Each engine tells of the whole pool, which others may share.
+        pools = {pool_of(link): link.load for link in links}.values()
         return server_pb2.GetLoadResponse(
             running=sum(load.running for load in loads),
             waiting=sum(load.waiting for load in loads),
             in_flight=self._door.places.taken,
-            blocks=sum(load.blocks for load in loads),
-            free_blocks=sum(load.free_blocks for load in loads),
+            blocks=sum(load.blocks for load in pools),
+            free_blocks=sum(load.free_blocks for load in pools),
             age=min((link.age for link in links if link.age is not None), default=None),
         )
 

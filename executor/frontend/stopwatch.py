@@ -1,17 +1,33 @@
 """Where the time of a request goes, as its door sees it."""
 
 import time
+from dataclasses import dataclass
 
 from executor.frontend.metrics import DoorMetrics
 from pagehold.inference.v1 import generation_pb2
 
 
-class Stopwatch:
-    """Runs from a request's arrival, and tells the metrics."""
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When a request came: seconds since 1970, and on the clock that durations are measured by."""
 
-    def __init__(self, metrics: DoorMetrics) -> None:
+    time: float
+    clock: float
+
+    @classmethod
+    def now(cls) -> "Arrival":
+        """It comes now."""
+        return cls(time.time(), time.monotonic())
+
+
+class Stopwatch:
+    """Runs from a request's arrival, and tells the metrics. Of a request that was accepted before, it runs from now on."""
+
+    def __init__(self, metrics: DoorMetrics, arrived: Arrival | None) -> None:
+        """``arrived`` None: somebody attaches."""
         self._metrics = metrics
-        self._arrived = time.monotonic()
+        self._is_new = arrived is not None
+        self._arrived = (arrived or Arrival.now()).clock
         self._queued: float | None = None
         self._first: float | None = None
         self._last = 0.0
@@ -19,7 +35,8 @@ class Stopwatch:
     def accepted(self) -> None:
         """The request is in the ledger."""
         self._queued = self._elapsed()
-        self._metrics.queued.observe(self._queued)
+        if self._is_new:
+            self._metrics.queued.observe(self._queued)
 
     def sent(self, tokens: int) -> None:
         """So many tokens go out now, at least one."""

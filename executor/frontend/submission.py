@@ -6,12 +6,13 @@ import uuid
 from executor.frontend import parameters, validation
 from executor.frontend.door import Door
 from executor.frontend.engine_link import EngineLink
-from executor.frontend.engines import model_of
+from executor.frontend.engines import model_of, pool_of
 from executor.frontend.errors import InvalidRequest, NotServing
 from executor.frontend.generation import Generation
 from executor.frontend.models import Model
 from executor.frontend.prompts import MANY, PIECE, tokens_of
 from executor.frontend.sequence import Sequence
+from executor.frontend.stopwatch import Arrival
 from pagehold.engine.v1 import request_pb2, submit_pb2
 from pagehold.inference.v1 import generation_pb2
 
@@ -21,22 +22,21 @@ LARGEST_START = 15 << 20
 """Bytes of a prompt on its way to the engine: a message that the engine's server refuses would end the stream of all."""
 
 
-async def submit(door: Door, request: generation_pb2.GenerateRequest) -> Generation:
+async def submit(door: Door, request: generation_pb2.GenerateRequest, arrived: Arrival) -> Generation:
     """Check a request, tokenise its prompt, and send it to an engine. Whoever calls has taken a place for it.
 
     Raises whatever is wrong with it; nothing was begun then.
     """
-    arrived = time.time()
     models = door.models
     model = await models.find(request.model if request.HasField("model") else None)
     body = await models.off_loop_if(len(request.prompt.ids.ids) > MANY, _examine, request, model)
     door.registry.check(request.request_id, body)
     prompt = await tokens_of(models, model, request.prompt)
     validation.check_length(len(prompt), request, model.description.max_length)
-    settled = parameters.settle(request, model.description, len(prompt), door.settings.default_max_tokens, arrived)
+    settled = parameters.settle(request, model.description, len(prompt), door.settings.default_max_tokens, arrived.time)
     parameters.check_size(settled, model.pool.geometry.request_bytes)
     start = await models.off_loop_if(len(prompt) > MANY, _start_of, settled, prompt, body)
-    return _send(door, model, start)
+    return _send(door, model, start, arrived)
 
 
 def _examine(request: generation_pb2.GenerateRequest, model: Model) -> bytes:
@@ -60,19 +60,20 @@ def _start_of(settled: request_pb2.Request, prompt: list[int], body: bytes) -> s
     return start
 
 
-def _send(door: Door, model: Model, start: submit_pb2.Start) -> Generation:
+def _send(door: Door, model: Model, start: submit_pb2.Start, arrived: Arrival) -> Generation:
+    if door.is_leaving:
+        raise NotServing("this front door stops")
     link = choose_engine(door, model.name)
     sequence = Sequence(
         uuid=start.uuid,
-        pool=model.pool.name,
-        model=model.name,
+        pool=pool_of(link) or model.pool.name,
         request=start.request,
         prompt_tokens=len(start.prompt),
         start=start,
     )
     door.registry.add(sequence, start.body)
     link.add(sequence)
-    return Generation(door, sequence, model, detached=start.request.detached)
+    return Generation(door, sequence, model, arrived=arrived, detached=start.request.detached)
 
 
 def choose_engine(door: Door, model: str) -> EngineLink:

@@ -1,5 +1,6 @@
 """Engines, managers and doors that die: a client's stream goes on, and each token comes once."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -267,3 +268,10 @@ def test_fifty_cancelled_streams_leave_nothing_behind(own: Scene) -> None:
         assert set(own.engine.ended.values()) <= {FinishReason.CANCELLED, FinishReason.LENGTH}
         door.terminate()
         assert door.process.wait(20) == 0
+
+
+def test_asked_to_stop_while_it_knows_no_engine_it_ends_at_once() -> None:
+    with tempfile.TemporaryDirectory(prefix="ph-") as name, DoorProcess(Path(name), start_seconds=600) as door:
+        wait_until((Path(name) / "doors" / "door.sock").exists, "it has begun")
+        door.terminate()
+        assert door.process.wait(10) == 0

@@ -128,6 +128,15 @@ def test_hanging_up_on_a_generation_that_another_attached_to_ends_nothing(scene:
     assert await_end(scene, uuid) == FinishReason.CANCELLED
 
 
+def test_who_attached_in_vain_has_not_taken_over_the_hang_up(scene: Scene) -> None:
+    endless(scene)
+    call, uuid = start(scene, request_id="still mine")
+    refused = scene.door.attach(request_id="still mine", from_token=99).failure()
+    assert refused.code() == grpc.StatusCode.OUT_OF_RANGE
+    call.hang_up()
+    assert await_end(scene, uuid) == FinishReason.CANCELLED
+
+
 def test_attaching_to_what_has_ended_replays_it_to_the_same_end(scene: Scene) -> None:
     scene.engine.answer = lambda _: Answer(words(200))
     call = scene.door.generate(5, request_id="past", stopping={"max_tokens": 90, "stop": ["w20 w21"]}).whole()

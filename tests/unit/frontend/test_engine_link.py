@@ -17,7 +17,7 @@ def sequence(number: int, prompt: int | None = 1) -> Sequence:
     """To be started with a prompt of so many tokens, or to be followed."""
     uuid = bytes([number] * 16)
     start = None if prompt is None else submit_pb2.Start(uuid=uuid, prompt=[7] * prompt)
-    return Sequence(uuid, "default", "m", request_pb2.Request(), prompt or 1, start=start)
+    return Sequence(uuid, "default", request_pb2.Request(), prompt or 1, start=start)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def hear(link: EngineLink, **parts: Any) -> None:
 def test_everything_that_is_due_goes_in_one_message_and_who_speaks_in_the_first() -> None:
     outbox = Outbox()
     outbox.begin("door", [sequence(1), sequence(2, None)], [b"c"])
-    outbox.forgets.append(b"f")
+    outbox.forget(b"f")
     message = outbox.take()
     assert message is not None
     assert (message.door, len(message.starts), list(message.follows)) == ("door", 1, [bytes([2] * 16)])
@@ -45,6 +45,20 @@ def test_everything_that_is_due_goes_in_one_message_and_who_speaks_in_the_first(
     second = outbox.take()
     assert second is not None
     assert (second.HasField("door"), len(second.starts)) == (False, 1)
+
+
+def test_what_is_to_be_followed_again_is_not_forgotten_in_the_same_message() -> None:
+    outbox, followed = Outbox(), sequence(1, None)
+    outbox.forget(followed.uuid)
+    outbox.put(followed)
+    message = outbox.take()
+    assert message is not None
+    assert (list(message.follows), list(message.forgets)) == ([followed.uuid], [])
+    outbox.put(followed)
+    outbox.forget(followed.uuid)
+    message = outbox.take()
+    assert message is not None
+    assert (list(message.follows), list(message.forgets)) == ([], [followed.uuid])
 
 
 def test_a_large_prompt_goes_alone_and_cancels_behind_every_start() -> None:

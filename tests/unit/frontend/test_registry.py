@@ -10,7 +10,7 @@ from pagehold.engine.v1 import request_pb2
 
 
 def sequence(number: int, name: str = "") -> Sequence:
-    return Sequence(bytes([number] * 16), "default", "m", request_pb2.Request(request_id=name), 1)
+    return Sequence(bytes([number] * 16), "default", request_pb2.Request(request_id=name), 1)
 
 
 def test_a_name_is_taken_once() -> None:
