@@ -65,7 +65,7 @@ class Event:
     def packed(self) -> "Record":
         """The event as it is kept."""
         return (
-            self.kind.value, self.handle, self.uuid, self.executor, tuple(self.blocks), self.tokens, self.detail,
+            self.kind._value_, self.handle, self.uuid, self.executor, tuple(self.blocks), self.tokens, self.detail,
             self.revision, self.time,
         )  # fmt: skip
 
