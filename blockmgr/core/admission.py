@@ -83,7 +83,7 @@ def admit(state: PoolState, row: int, request: Admission, tables: list[TableUpda
     if needed > spare:
         return Admitted(request.uuid, refusal=Refusal.POOL_EXHAUSTED, needed=needed, available=spare)
     slot = _settle_in(state, row, request, root, hits)
-    _take_hits(state, row, slot, hits.blocks, 0)
+    take_hits(state, row, slot, hits.blocks, 0)
     if wanted > covered:
         state.sequences.extend(slot, state.blocks.take(wanted - covered))
     expect_rest(state, slot, chain)
@@ -191,7 +191,7 @@ def _settle_in(state: PoolState, row: int, request: Admission, root: bytes, hits
     return slot
 
 
-def _take_hits(state: PoolState, row: int, slot: int, blocks: list[int], first: int) -> None:
+def take_hits(state: PoolState, row: int, slot: int, blocks: list[int], first: int) -> None:
     """Put hits into the table from entry ``first`` on; those in the host tier get a ticket each to come back."""
     array = np.array(blocks, dtype=np.int64)
     state.blocks.reference(array)
@@ -228,13 +228,13 @@ def look_again(state: PoolState, row: int, slot: int, tables: list[TableUpdate])
     if hits.awaiting == handle:
         hits.awaiting = 0
     if not hits.blocks:
-        if not hits.awaiting and slot not in seqs.chains:
-            # An heir, or after a failed step: of several that ask for the same, the others wait for this one.
+        if not hits.awaiting:
+            # Whoever was to fill it has ended or is away: of several that ask for the same, the others wait for this one.
             expect_rest(state, slot, chain)
         return LookedAgain(handle, at, hits.awaiting)
     state.blocks.index.unexpect(slot, chain[first:])
     own = seqs.entries(slot)[first:]
-    _take_hits(state, row, slot, hits.blocks, first)
+    take_hits(state, row, slot, hits.blocks, first)
     kept = own[len(hits.blocks) :]
     seqs.extend(slot, kept)
     state.blocks.unreference(own[: len(hits.blocks)])

@@ -74,7 +74,7 @@ def void_unfinished(state: PoolState, row: int) -> list[int]:
 def _settle_residency(state: PoolState, slot: int) -> None:
     """A half-done swap is taken up again from where its copies were done: anything on the host means it must come back."""
     seqs = state.sequences
-    if slot in state.tickets.of_slot:
+    if slot in state.tickets.of_slot or seqs.residency.get(slot) == Residency.RELEASED:
         return
     away = (seqs.entries(slot) >= state.geometry.host_base).any()
     seqs.reside(slot, Residency.HOST if away else Residency.DEVICE)
@@ -82,8 +82,8 @@ def _settle_residency(state: PoolState, slot: int) -> None:
 
 def _orphan(state: PoolState, slot: int, blame: bool) -> None:
     """Count the death against the sequence if it has made no progress since the last one, a computed position of its
-    prompt included. No ``blame``: another one ran alone. That, or lying in the host tier, it neither was the cause nor
-    could make progress.
+    prompt included. No ``blame``: another one ran alone. That, or being away from the device, it neither was the cause
+    nor could make progress.
     """
     seqs = state.sequences
     if blame and seqs.residency.get(slot) == Residency.DEVICE:

@@ -29,6 +29,8 @@ class EventKind(StrEnum):
     COPY_DONE = "copy-done"
     SWAPPING_OUT = "swapping-out"
     SWAPPING_IN = "swapping-in"
+    RELEASED = "released"
+    RETURNED = "returned"
     CANCEL_ASKED = "cancel-asked"
     FINISHED = "finished"
     ORPHANED = "orphaned"

@@ -14,17 +14,18 @@ from blockmgr.core.form import check_form
 from blockmgr.core.geometry import SLOT_MASK
 from blockmgr.core.growth import look_ahead, reserve
 from blockmgr.core.handles import Named
-from blockmgr.core.messages import NONE, Admission, Admitted, LookedAgain, Message, Reply, TableUpdate
+from blockmgr.core.messages import NONE, Admission, Admitted, LookedAgain, Message, Reply, Swapped, TableUpdate, Want
 from blockmgr.core.publishing import publish, seal_computed
+from blockmgr.core.recomputing import come_back, release
 from blockmgr.core.release import finish
 from blockmgr.core.reports import take_appends, take_progress, take_steps
 from blockmgr.core.resizing import move_below
 from blockmgr.core.state import PoolState
-from blockmgr.core.states import ExecutorState, Refusal
+from blockmgr.core.states import ExecutorState, Refusal, Residency
 from blockmgr.core.swapping import swap_in, swap_out
 
-STARTING = int(ExecutorState.STARTING)
-"""A plain number: looking a member up in its enum costs more than comparing it."""
+STARTING, LIVE = int(ExecutorState.STARTING), int(ExecutorState.LIVE)
+"""Plain numbers: looking a member up in its enum costs more than comparing it."""
 
 
 def handle_message(state: PoolState, row: int, message: Message) -> Reply:
@@ -40,8 +41,18 @@ def handle_message(state: PoolState, row: int, message: Message) -> Reply:
     _give(state, row, message, reply)
     reply.tickets = [state.tickets.describe(destination) for destination in state.tickets.fresh]
     _pass_on_wishes(state, row, reply)
-    reply.free_blocks = state.available()
+    reply.free_blocks, reply.usable_blocks = state.available(), state.capacity - 1
+    reply.wanted = _exchange_wants(state, row, message)
     return reply
+
+
+def _exchange_wants(state: PoolState, row: int, message: Message) -> Want | None:
+    """Note what this executor waits for, and find what comes first of what the others wait for."""
+    state.wants.pop(row, None)
+    if message.want is not None:
+        state.wants[row] = message.want
+    others = [want for at, want in state.wants.items() if at != row and state.executors.state.get(at) == LIVE]
+    return min(others, key=lambda want: (not want.running, want.rank), default=None)
 
 
 def _take_reports(state: PoolState, row: int, message: Message, reply: Reply) -> None:
@@ -94,6 +105,10 @@ def _take_endings(state: PoolState, row: int, message: Message, reply: Reply) ->
         refused = swap_out(state, row, handle)
         if refused is not None:
             reply.swaps_refused.append(refused)
+    for handle in message.release.tolist():
+        refused = release(state, row, handle)
+        if refused is not None:
+            reply.swaps_refused.append(refused)
 
 
 def _give(state: PoolState, row: int, message: Message, reply: Reply) -> None:
@@ -105,7 +120,7 @@ def _give(state: PoolState, row: int, message: Message, reply: Reply) -> None:
             reply.stale.append(handle)
     reserve(state, row, message.reservations, reply)
     for handle in message.swap_in.tolist():
-        refused = swap_in(state, row, handle, reply.tables)
+        refused = _bring_back(state, row, handle, reply)
         if refused is not None:
             reply.swaps_refused.append(refused)
     for request in message.admissions:
@@ -115,6 +130,13 @@ def _give(state: PoolState, row: int, message: Message, reply: Reply) -> None:
         demote(state, row, message.demote)
     if state.draining:
         reply.tables += move_below(state, row)
+
+
+def _bring_back(state: PoolState, row: int, handle: int, reply: Reply) -> Swapped | None:
+    slot = handle & SLOT_MASK
+    if state.sequences.is_owned(handle, row) and state.sequences.residency.get(slot) == Residency.RELEASED:
+        return come_back(state, row, handle, slot, reply)
+    return swap_in(state, row, handle, reply.tables)
 
 
 def _admit(state: PoolState, row: int, request: Admission, reply: Reply) -> Admitted:

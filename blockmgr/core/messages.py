@@ -118,6 +118,27 @@ class Admission:
     """The prompt's chain of block hashes where it was computed ahead, off the loop."""
 
 
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A sequence, or a request, that waits for blocks. Of two the one of greater priority comes first, then the older one,
+    then the one of smaller UUID: every executor orders them alike.
+    """
+
+    uuid: bytes
+    priority: int = 0
+    arrived: float = 0.0
+    """Seconds since 1970."""
+    blocks: int = 0
+    """Blocks that it lacks."""
+    running: bool = False
+    """It has blocks, and who comes after it is expected to make room; otherwise it waits to be let in or to come back."""
+
+    @property
+    def rank(self) -> tuple[int, float, bytes]:
+        """What it is ordered by: smaller ones come first."""
+        return -self.priority, self.arrived, self.uuid
+
+
 @dataclass(slots=True)
 class Message:
     """Everything that happened at an executor since its last message, in the order in which it is handled."""
@@ -139,13 +160,18 @@ class Message:
     reorders: list[Reorder] = field(default_factory=list)
     finished: Finished = field(default_factory=Finished)
     swap_out: Ints = field(default_factory=lambda: NONE)
+    release: Ints = field(default_factory=lambda: NONE)
+    """Sequences that give up all their blocks, to be computed again later."""
     swap_in: Ints = field(default_factory=lambda: NONE)
+    """Sequences to bring back, from the host tier or from where they gave up their blocks."""
     look_again: Ints = field(default_factory=lambda: NONE)
     """Sequences still in prefill whose next blocks another may have filled meanwhile."""
     reservations: Reservations = field(default_factory=Reservations)
     admissions: list[Admission] = field(default_factory=list)
     demote: int = 0
     """Cached blocks to copy to the host tier ahead of need, at most."""
+    want: Want | None = None
+    """What of this executor's waits for blocks and comes first; told to the others, and no part of the transaction."""
 
 
 @dataclass(slots=True)
@@ -214,8 +240,8 @@ class Swapped:
 
 @dataclass(slots=True)
 class LookedAgain:
-    """Where a sequence goes on computing: a prompt after a second look into the prefix index, or after a failed step
-    every sequence of the executor.
+    """Where a sequence goes on computing: a prompt after a second look into the prefix index, one that gave up its blocks
+    when it comes back, or after a failed step every sequence of the executor.
     """
 
     handle: int
@@ -247,6 +273,10 @@ class Reply:
     """Finish what you have; nothing new will be admitted."""
     free_blocks: int = 0
     """Device blocks that are free or can be evicted, for the scheduler's choice."""
+    wanted: Want | None = None
+    """What comes first of all that waits for blocks at the other executors."""
+    usable_blocks: int = 0
+    """Device blocks that a sequence could have if it were alone: the pool's size now, without the null block."""
 
 
 @dataclass(slots=True)

@@ -152,6 +152,8 @@ def _rebuild_reuse(state: PoolState) -> None:
 def _rebuild_expected(state: PoolState) -> None:
     seqs, size = state.sequences, state.geometry.tokens_per_block
     for slot in sorted(seqs.live()):
+        if seqs.residency.get(slot) not in (Residency.DEVICE, Residency.RETURNING):
+            continue
         if seqs.state.get(slot) == SequenceState.LIVE and seqs.computed.get(slot) < seqs.prompt.get(slot):
             prompt = seqs.tokens.row(slot, seqs.prompt.get(slot))
             expect_rest(state, slot, chain_of(seqs.root.key(slot), prompt, size))

@@ -13,6 +13,7 @@ from blockmgr.core.counts import Counts
 from blockmgr.core.events import Event, EventKind, EventLog
 from blockmgr.core.executors import Executors
 from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.messages import Want
 from blockmgr.core.sequences import Sequences
 from blockmgr.core.tickets import Tickets
 
@@ -33,6 +34,8 @@ class PoolState:
         self.counts = Counts()
         self.wishes: dict[int, set[int]] = {}
         """Executor row → handles of its sequences that others want something of: said in its next reply."""
+        self.wants: dict[int, Want] = {}
+        """Executor row → what of it waits for blocks, as of its last message. Nothing is decided by it here."""
         self.draining = False
         """Whether blocks beyond the capacity are still in use after a shrink."""
         self.moved: dict[int, tuple[int, int]] = {}

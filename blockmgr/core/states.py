@@ -45,6 +45,8 @@ class Residency(IntEnum):
     HOST = 2
     RETURNING = 3
     """Copies back are ordered; the host is the truth until each is done."""
+    RELEASED = 4
+    """Its blocks are given up; what it needs of them is computed again when it comes back."""
 
 
 class ExecutorState(IntEnum):

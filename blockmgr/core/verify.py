@@ -223,6 +223,8 @@ def _check_sequences(s: Snapshot) -> None:
             s.fail(2, f"slot {slot}: prompt {row['prompt']}, count {row['count']}, published {row['published']} blocks")
         if row["state"] not in (SequenceState.LIVE, SequenceState.ORPHANED):
             s.fail(2, f"slot {slot} has the state {row['state']}")
+        if row["residency"] == Residency.RELEASED and len(entries):
+            s.fail(2, f"slot {slot} has given up its blocks and names {len(entries)}")
         on_host = entries >= s.geometry.host_base
         if row["residency"] == Residency.DEVICE and any(
             (slot, i) not in pending for i in np.flatnonzero(on_host).tolist()

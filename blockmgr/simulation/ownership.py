@@ -7,9 +7,9 @@ from blockmgr.core.events import EventKind
 from blockmgr.simulation.recorded import Block, RecordedEvent
 
 K = EventKind
-TAKING = (K.ADMITTED, K.GREW, K.FORKED)
+TAKING = (K.ADMITTED, K.GREW, K.FORKED, K.RETURNED)
 GIVING_UP = (K.FREED, K.EVICTED, K.FLUSHED)
-MOVING = (*TAKING, *GIVING_UP, K.COPY_ORDERED, K.COPY_DONE, K.FINISHED, K.CACHED)
+MOVING = (*TAKING, *GIVING_UP, K.COPY_ORDERED, K.COPY_DONE, K.FINISHED, K.RELEASED, K.CACHED)
 """Kinds of event that change who holds the blocks they name."""
 
 
@@ -60,7 +60,7 @@ class Ownership:
             self._take(event, blocks)
         elif event.kind in (K.COPY_ORDERED, K.COPY_DONE) and len(blocks) == 2:
             self._copy(event, *blocks)
-        elif event.kind == K.FINISHED:
+        elif event.kind in (K.FINISHED, K.RELEASED):
             mine = self.held.pop(self.letter(event), {}) | dict.fromkeys(blocks)
             # Whatever of it is freed or cached follows at once; the rest is held by someone else.
             self.others.update(block for block in mine if not self._holders(block))

@@ -16,6 +16,7 @@ VERBS = {
     K.ADMITTED: "admitted", K.GREW: "grows", K.FORKED: "forks", K.FINISHED: "finishes", K.COPY_ORDERED: "copies",
     K.COPY_DONE: "has copied", K.EVICTED: "evicted", K.FLUSHED: "flushed", K.CACHED: "cached", K.FREED: "freed",
     K.SWAPPING_OUT: "swaps out", K.SWAPPING_IN: "swaps in", K.ADOPTED: "adopted", K.ORPHANED: "orphaned",
+    K.RELEASED: "gives up", K.RETURNED: "comes back",
     K.REFUSED: "refused", K.SHORT: "is short", K.REORDERED: "beams move",
 }  # fmt: skip
 """How an event reads in a label; events of other kinds are not named there."""

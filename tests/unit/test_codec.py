@@ -28,6 +28,7 @@ from blockmgr.core.messages import (
     Swapped,
     TableUpdate,
     Ticket,
+    Want,
 )
 from blockmgr.core.states import FinishReason, Refusal, SequenceFlags, TicketKind
 from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn, enums, replies, turns
@@ -106,6 +107,7 @@ ADMISSIONS = st.builds(
     body=UUIDS,
     request=st.binary(max_size=20),
 )
+WANTS = st.none() | st.builds(Want, UUIDS, st.integers(-(2**31), 2**31 - 1), st.floats(0, 1e12), COUNTS, st.booleans())
 STEPS = st.none() | st.integers(0, 2**63 - 1)
 
 
@@ -125,7 +127,9 @@ def messages(draw: st.DrawFn) -> Message:
         swap_in=draw(any_arrays(HANDLES)),
         look_again=draw(any_arrays(HANDLES)),
         admissions=draw(st.lists(ADMISSIONS, max_size=2)),
+        release=draw(any_arrays(HANDLES)),
         demote=draw(COUNTS),
+        want=draw(WANTS),
         **draw(groups()),
     )
 
@@ -162,6 +166,8 @@ REPLIES = st.builds(
     final_lengths=st.lists(st.tuples(HANDLES, POSITIONS), max_size=3),
     drain=st.booleans(),
     free_blocks=COUNTS,
+    wanted=WANTS,
+    usable_blocks=COUNTS,
 )
 
 

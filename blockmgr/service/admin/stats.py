@@ -107,6 +107,7 @@ def _sequences(state: PoolState) -> stats_pb2.SequenceStats:
         swapped=len(slots) - int(residency[Residency.DEVICE]),
         leaving=int(residency[Residency.LEAVING]),
         returning=int(residency[Residency.RETURNING]),
+        released=int(residency[Residency.RELEASED]),
         free_slots=seqs.slots - len(slots),
         tokens=int(seqs.count.flat[slots].sum()),
         computed_tokens=int(seqs.computed.flat[slots].sum()),

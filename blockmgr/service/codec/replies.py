@@ -13,6 +13,7 @@ import numpy as np
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.messages import Admitted, Forked, LookedAgain, Reply, Swapped, TableUpdate, Ticket
 from blockmgr.service.codec.enums import REFUSALS, TICKET_KINDS
+from blockmgr.service.codec.wants import decode_want, encode_want
 from pagehold.blockmgr.v1 import reply_pb2, session_pb2
 
 # ---- the manager's side ----------------------------------------------------------------------------------------------
@@ -26,7 +27,9 @@ def encode_reply(reply: Reply, manager_epoch: int) -> bytes:
     wire.version.revision = reply.revision
     wire.number = reply.number
     wire.drain = reply.drain
-    wire.free_blocks = reply.free_blocks
+    wire.free_blocks, wire.usable_blocks = reply.free_blocks, reply.usable_blocks
+    if reply.wanted is not None:
+        encode_want(reply.wanted, wire.wanted)
     if reply.tables:
         _encode_tables(reply.tables, wire.tables.add(group=0))
     for name in ("short", "stale", "cancel"):
@@ -164,5 +167,7 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "final_lengths": _each(lambda final: (final.handle, final.length)),
     "drain": _as_it_is,
     "free_blocks": _as_it_is,
+    "wanted": lambda want: decode_want(want, "reply.wanted"),
+    "usable_blocks": _as_it_is,
 }
 """For each field of a reply what makes the part of the plain one that has the same name (``version``: the revision)."""

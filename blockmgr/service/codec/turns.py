@@ -23,11 +23,12 @@ from blockmgr.core.states import FinishReason
 from blockmgr.service.codec.admissions import decode_admission, encode_admission
 from blockmgr.service.codec.enums import FINISH_REASONS
 from blockmgr.service.codec.packing import pack, unpack
+from blockmgr.service.codec.wants import decode_want, encode_want
 from pagehold.blockmgr.v1 import turn_pb2
 
 LIMIT = 1 << 63
 """Numbers that the ledger stores are below it."""
-HANDLE_LISTS = ("tickets_done", "swap_out", "swap_in", "look_again")
+HANDLE_LISTS = ("tickets_done", "swap_out", "release", "swap_in", "look_again")
 """Fields of a turn that are nothing but handles or ticket ids."""
 
 # ---- the manager's side ----------------------------------------------------------------------------------------------
@@ -155,11 +156,13 @@ DECODERS: dict[str, Callable[[Any, str], Any]] = {
     "reorders": _each(_decode_reorder),
     "finished": _decode_finished,
     "swap_out": _handles,
+    "release": _handles,
     "swap_in": _handles,
     "look_again": _handles,
     "reservations": _decode_reservations,
     "admissions": _each(decode_admission),
     "demote": _as_it_is,
+    "want": decode_want,
 }
 """For each field of a turn what makes the part of a message that has the same name."""
 
@@ -190,6 +193,8 @@ def encode_turn(message: Message, into: turn_pb2.Turn | None = None) -> turn_pb2
         turn.forks.add(parent=fork.parent, children=children)
     for move in message.reorders:
         pack(turn.reorders.add(), handles=move.handles, parents=move.parents, ids=move.ids, scores=move.scores)
+    if message.want is not None:
+        encode_want(message.want, turn.want)
     for request in message.admissions:
         encode_admission(request, turn.admissions.add())
     return turn

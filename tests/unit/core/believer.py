@@ -138,9 +138,19 @@ class Believer:
             if handle in self.sequences:
                 self.sequences[handle].busy = False
                 self.sequences[handle].away |= handle not in refused
+        for handle in message.release.tolist():
+            if handle in self.sequences:
+                s = self.sequences[handle]
+                s.busy = False
+                if handle not in refused:
+                    s.reset(0, len(s.tokens))
+                    s.table, s.away, s.released = [], True, True
         for handle in message.swap_in.tolist():
             if handle in self.sequences:
                 self.sequences[handle].busy = False
+                if handle not in refused and self.sequences[handle].released:
+                    self.sequences[handle].released = self.sequences[handle].away = False
+                    continue
                 going = any(t.handle == handle and t.kind == TicketKind.SWAP_IN for t in reply.tickets)
                 self.sequences[handle].barred = True
                 if handle not in refused and not going:

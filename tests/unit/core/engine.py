@@ -62,7 +62,11 @@ class SimulatedExecutor(Believer):
         """The next message. ``tickets``: how many of the executed copies to report, last ones first if negative."""
         self.number += 1
         # Whoever gives up or shares what a step may touch has to tell of that step.
-        report = report or failed or bool(self.outbox.keys() & {"finish", "swap_out", "fork", "reorder", "look_again"})
+        report = (
+            report
+            or failed
+            or bool(self.outbox.keys() & {"finish", "swap_out", "release", "fork", "reorder", "look_again"})
+        )
         done = [copy for copy in self.copies if copy.executed]
         done = done[:tickets] if tickets >= 0 else done[tickets:]
         for copy in done:
@@ -107,7 +111,7 @@ class SimulatedExecutor(Believer):
                     self.sequences[handle].busy = False
         finished = list(dict.fromkeys(self.outbox.pop("finish", [])))
         message.finished = Finished(ints(finished), [FinishReason.STOP] * len(finished))
-        for name in ("swap_out", "swap_in", "look_again"):
+        for name in ("swap_out", "release", "swap_in", "look_again"):
             wanted = [handle for handle in dict.fromkeys(self.outbox.pop(name, [])) if handle not in finished]
             setattr(message, name, ints(wanted))
         lengths = {}

@@ -206,11 +206,13 @@ class WorkMachine(RuleBasedStateMachine):
     @rule(
         pick=PICK,
         which=PICK,
-        what=st.sampled_from(("swap_out", "swap_out", "swap_in", "swap_in", "look_again", "finish")),
+        what=st.sampled_from(("swap_out", "swap_out", "release", "swap_in", "swap_in", "look_again", "finish")),
     )
     def ask_for_one(self, pick: int, which: int, what: str) -> None:
         executor = self.executor(pick)
         idle = [s for s in self.idle(executor) if what == "finish" or s.away == (what == "swap_in")]
+        if what == "release":
+            idle = [s for s in idle if not s.copies]
         if idle:
             self._ask(executor, what, idle[which % len(idle)])
 

@@ -74,7 +74,9 @@ class Sequence:
     busy: bool = False
     """Something is asked for it that forbids launching until the reply."""
     away: bool = False
-    """In the host tier, or on the way there or back."""
+    """In the host tier, or on the way there or back, or nowhere."""
+    released: bool = False
+    """It gave up its blocks."""
     final: bool = False
 
     def cell(self, position: int) -> bytes:

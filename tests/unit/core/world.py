@@ -242,5 +242,6 @@ class World:
             slot = seqs.find(s.handle)
             s.away = seqs.residency.get(slot) != Residency.DEVICE
             s.table = seqs.entries(slot).tolist()
+            s.released = seqs.residency.get(slot) == Residency.RELEASED
             executor.sequences[s.handle] = s
         self.check()

@@ -112,12 +112,13 @@ class StateCount(_message.Message):
     def __init__(self, state: _Optional[_Union[_states_pb2.BlockState, str]] = ..., blocks: _Optional[int] = ...) -> None: ...
 
 class SequenceStats(_message.Message):
-    __slots__ = ("live", "orphaned", "swapped", "leaving", "returning", "free_slots", "tokens", "computed_tokens", "table_entries", "table_bytes", "blocks_in_use", "blocks_saved_by_sharing", "utilisation", "internal_fragmentation")
+    __slots__ = ("live", "orphaned", "swapped", "leaving", "returning", "released", "free_slots", "tokens", "computed_tokens", "table_entries", "table_bytes", "blocks_in_use", "blocks_saved_by_sharing", "utilisation", "internal_fragmentation")
     LIVE_FIELD_NUMBER: _ClassVar[int]
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
     SWAPPED_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     RETURNING_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
     FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     COMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +133,7 @@ class SequenceStats(_message.Message):
     swapped: int
     leaving: int
     returning: int
+    released: int
     free_slots: int
     tokens: int
     computed_tokens: int
@@ -141,7 +143,7 @@ class SequenceStats(_message.Message):
     blocks_saved_by_sharing: int
     utilisation: float
     internal_fragmentation: float
-    def __init__(self, live: _Optional[int] = ..., orphaned: _Optional[int] = ..., swapped: _Optional[int] = ..., leaving: _Optional[int] = ..., returning: _Optional[int] = ..., free_slots: _Optional[int] = ..., tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., table_entries: _Optional[int] = ..., table_bytes: _Optional[int] = ..., blocks_in_use: _Optional[int] = ..., blocks_saved_by_sharing: _Optional[int] = ..., utilisation: _Optional[float] = ..., internal_fragmentation: _Optional[float] = ...) -> None: ...
+    def __init__(self, live: _Optional[int] = ..., orphaned: _Optional[int] = ..., swapped: _Optional[int] = ..., leaving: _Optional[int] = ..., returning: _Optional[int] = ..., released: _Optional[int] = ..., free_slots: _Optional[int] = ..., tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., table_entries: _Optional[int] = ..., table_bytes: _Optional[int] = ..., blocks_in_use: _Optional[int] = ..., blocks_saved_by_sharing: _Optional[int] = ..., utilisation: _Optional[float] = ..., internal_fragmentation: _Optional[float] = ...) -> None: ...
 
 class Counters(_message.Message):
     __slots__ = ("seconds", "turns", "repeated_turns", "admitted", "refused", "finished", "prompt_tokens", "cached_prompt_tokens", "output_tokens", "sealed_blocks", "evicted_blocks", "copies", "short_reservations", "adopted", "longest_stall_seconds")

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Turn(_message.Message):
-    __slots__ = ("epoch", "number", "launched_step", "completed_step", "failed", "solo", "progress", "appends", "tickets_done", "forks", "reorders", "finished", "swap_out", "swap_in", "look_again", "reservations", "admissions", "demote")
+    __slots__ = ("epoch", "number", "launched_step", "completed_step", "failed", "solo", "progress", "appends", "tickets_done", "forks", "reorders", "finished", "swap_out", "release", "swap_in", "look_again", "reservations", "admissions", "demote", "want")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_STEP_FIELD_NUMBER: _ClassVar[int]
@@ -22,11 +22,13 @@ class Turn(_message.Message):
     REORDERS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     SWAP_OUT_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     SWAP_IN_FIELD_NUMBER: _ClassVar[int]
     LOOK_AGAIN_FIELD_NUMBER: _ClassVar[int]
     RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
     ADMISSIONS_FIELD_NUMBER: _ClassVar[int]
     DEMOTE_FIELD_NUMBER: _ClassVar[int]
+    WANT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     number: int
     launched_step: int
@@ -40,12 +42,28 @@ class Turn(_message.Message):
     reorders: _containers.RepeatedCompositeFieldContainer[Reorder]
     finished: Finished
     swap_out: _containers.RepeatedScalarFieldContainer[int]
+    release: _containers.RepeatedScalarFieldContainer[int]
     swap_in: _containers.RepeatedScalarFieldContainer[int]
     look_again: _containers.RepeatedScalarFieldContainer[int]
     reservations: Reservations
     admissions: _containers.RepeatedCompositeFieldContainer[Admission]
     demote: int
-    def __init__(self, epoch: _Optional[int] = ..., number: _Optional[int] = ..., launched_step: _Optional[int] = ..., completed_step: _Optional[int] = ..., failed: _Optional[bool] = ..., solo: _Optional[int] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., appends: _Optional[_Union[Appends, _Mapping]] = ..., tickets_done: _Optional[_Iterable[int]] = ..., forks: _Optional[_Iterable[_Union[Fork, _Mapping]]] = ..., reorders: _Optional[_Iterable[_Union[Reorder, _Mapping]]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., swap_out: _Optional[_Iterable[int]] = ..., swap_in: _Optional[_Iterable[int]] = ..., look_again: _Optional[_Iterable[int]] = ..., reservations: _Optional[_Union[Reservations, _Mapping]] = ..., admissions: _Optional[_Iterable[_Union[Admission, _Mapping]]] = ..., demote: _Optional[int] = ...) -> None: ...
+    want: Want
+    def __init__(self, epoch: _Optional[int] = ..., number: _Optional[int] = ..., launched_step: _Optional[int] = ..., completed_step: _Optional[int] = ..., failed: _Optional[bool] = ..., solo: _Optional[int] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., appends: _Optional[_Union[Appends, _Mapping]] = ..., tickets_done: _Optional[_Iterable[int]] = ..., forks: _Optional[_Iterable[_Union[Fork, _Mapping]]] = ..., reorders: _Optional[_Iterable[_Union[Reorder, _Mapping]]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., swap_out: _Optional[_Iterable[int]] = ..., release: _Optional[_Iterable[int]] = ..., swap_in: _Optional[_Iterable[int]] = ..., look_again: _Optional[_Iterable[int]] = ..., reservations: _Optional[_Union[Reservations, _Mapping]] = ..., admissions: _Optional[_Iterable[_Union[Admission, _Mapping]]] = ..., demote: _Optional[int] = ..., want: _Optional[_Union[Want, _Mapping]] = ...) -> None: ...
+
+class Want(_message.Message):
+    __slots__ = ("uuid", "priority", "arrived", "blocks", "running")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    uuid: bytes
+    priority: int
+    arrived: float
+    blocks: int
+    running: bool
+    def __init__(self, uuid: _Optional[bytes] = ..., priority: _Optional[int] = ..., arrived: _Optional[float] = ..., blocks: _Optional[int] = ..., running: _Optional[bool] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("handles", "launched", "computed")

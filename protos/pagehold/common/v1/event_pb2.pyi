@@ -39,6 +39,8 @@ class EventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVENT_KIND_DRAINING: _ClassVar[EventKind]
     EVENT_KIND_FLUSHED: _ClassVar[EventKind]
     EVENT_KIND_RELABELLED: _ClassVar[EventKind]
+    EVENT_KIND_RELEASED: _ClassVar[EventKind]
+    EVENT_KIND_RETURNED: _ClassVar[EventKind]
 EVENT_KIND_UNSPECIFIED: EventKind
 EVENT_KIND_REGISTERED: EventKind
 EVENT_KIND_EXECUTOR_LIVE: EventKind
@@ -69,6 +71,8 @@ EVENT_KIND_RESIZED: EventKind
 EVENT_KIND_DRAINING: EventKind
 EVENT_KIND_FLUSHED: EventKind
 EVENT_KIND_RELABELLED: EventKind
+EVENT_KIND_RELEASED: EventKind
+EVENT_KIND_RETURNED: EventKind
 
 class Event(_message.Message):
     __slots__ = ("revision", "time", "kind", "handle", "uuid", "executor", "blocks", "host_blocks", "tokens", "detail")

@@ -37,6 +37,7 @@ class Residency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RESIDENCY_LEAVING: _ClassVar[Residency]
     RESIDENCY_HOST: _ClassVar[Residency]
     RESIDENCY_RETURNING: _ClassVar[Residency]
+    RESIDENCY_RELEASED: _ClassVar[Residency]
 
 class ExecutorState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -103,6 +104,7 @@ RESIDENCY_DEVICE: Residency
 RESIDENCY_LEAVING: Residency
 RESIDENCY_HOST: Residency
 RESIDENCY_RETURNING: Residency
+RESIDENCY_RELEASED: Residency
 EXECUTOR_STATE_UNSPECIFIED: ExecutorState
 EXECUTOR_STATE_EMPTY: ExecutorState
 EXECUTOR_STATE_STARTING: ExecutorState

@@ -119,7 +119,7 @@ def _use(stats: "stats_pb2.PoolStats") -> "RenderableType":
 
     use = stats.sequences
     copies = ", ".join(f"{count.tickets} {name_of(count, 'kind')}" for count in stats.pending_tickets)
-    swapped = f"{use.swapped} ({use.leaving} leaving, {use.returning} returning)"
+    swapped = f"{use.swapped} ({use.leaving} leaving, {use.returning} returning, {use.released} to be computed again)"
     return facts(
         [
             ("sequences", f"{use.live} live, {use.orphaned} orphaned; {use.free_slots} slots free"),

@@ -52,7 +52,7 @@ def sequences(
     executor: Annotated[str | None, typer.Option("--executor", help="Only those of this executor.")] = None,
     state: Annotated[list[str] | None, typer.Option("--state", help="Only these: live, orphaned.")] = None,
     residency: Annotated[
-        list[str] | None, typer.Option("--residency", help="Only these: device, leaving, host, returning.")
+        list[str] | None, typer.Option("--residency", help="Only these: device, leaving, host, returning, released.")
     ] = None,
     limit: Limit = 100,
     address: Address = ADDRESS,
