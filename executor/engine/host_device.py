@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import structlog
 import torch
 
+from executor.engine.choice import Chosen, choose, choosing_of
 from executor.engine.device import DeviceLost, NewsCallback
-from executor.engine.model_inputs import attention_batch, flat_positions, row_of_token
-from executor.engine.step import FROM_DEVICE, Copy, Done, Step, TableChanges
+from executor.engine.model_inputs import SlotState, Tables, forward, inputs_of
+from executor.engine.step import Copy, Done, Step, TableChanges
 from executor.manager import PoolMapping
 from executor.models.model import PagedModel
-from kernels.sampling import sample
 
 log = structlog.get_logger()
 
@@ -26,20 +26,11 @@ class _Launched:
     command: Step | tuple[Copy, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """Sizes of the device's block tables."""
-
-    slots: int
-    width: int
-    tokens_per_block: int
-
-
 class HostDevice:
     """Executes steps of a model on the CPU.
 
-    Owns its thread, its block tables ``[slots, width]`` and the ids sampled last ``[slots]``. The pool's memory is mapped,
-    not owned: blocks are written as steps and copies say, and by nothing else.
+    Owns its thread and what it keeps for each slot. The pool's memory is mapped, not owned: blocks are written as steps and
+    copies say, and by nothing else.
     """
 
     def __init__(
@@ -51,8 +42,7 @@ class HostDevice:
         self._tokens_per_block = tables.tokens_per_block
         self._vocabulary = vocabulary
         self._news = news
-        self._tables = torch.zeros((tables.slots, tables.width), dtype=torch.int32)
-        self._last_ids = torch.zeros(tables.slots, dtype=torch.int64)
+        self._state = SlotState(tables, model.device)
         self._pool = self._view()
         self._failed = False
         self._lost: BaseException | None = None
@@ -127,51 +117,30 @@ class HostDevice:
         if self._failed:
             return Done(launched.serial, command.number, error="a step before it failed", follows_failure=True)
         try:
-            ids = self._compute(command)
+            chosen = self._compute(command)
         except Exception as error:
             # Whatever it is, it must not end the thread: the engine finds out whose fault it was, and goes on.
             self._failed = True
             log.exception("a step failed", step=command.number)
             return Done(launched.serial, command.number, error=f"{type(error).__name__}: {error}")
         seconds = time.perf_counter() - started
-        return Done(launched.serial, command.number, ids=ids.numpy(), seconds=seconds)
+        if chosen is None:
+            return Done(launched.serial, command.number, seconds=seconds)
+        return Done(launched.serial, command.number, ids=chosen.ids.numpy(), seconds=seconds)
 
-    def _compute(self, step: Step) -> torch.Tensor:
-        """Run one step. Returns the sampled ids ``[R]``."""
-        slots = torch.from_numpy(step.slots)
-        rows = torch.from_numpy(row_of_token(step))
-        batch = attention_batch(step, self._tables, self._tokens_per_block)
-        hidden = self._model.forward(self._ids(step, slots, rows), flat_positions(step), batch, self._pool)
-        sampling = step.sampling
-        places = torch.from_numpy(sampling.rows)
-        if not len(places):
-            return places
-        logits = self._model.logits(hidden[batch.query_starts[places + 1].long() - 1])
-        logits[torch.from_numpy(sampling.masked_rows), torch.from_numpy(sampling.masked_ids)] = float("-inf")
-        ids = sample(
-            logits,
-            torch.from_numpy(sampling.temperature),
-            torch.from_numpy(sampling.top_k),
-            torch.from_numpy(sampling.top_p),
-            torch.from_numpy(sampling.min_p),
-            torch.from_numpy(sampling.seeds),
-            torch.from_numpy(sampling.positions),
-            vocabulary=self._vocabulary,
-        )
-        # A row without a number has no next token: whatever is fed for it meanwhile comes to nothing, but must be an id.
-        self._last_ids[slots[places]] = ids.clamp(min=0)
-        return ids
-
-    def _ids(self, step: Step, slots: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        ids = torch.from_numpy(step.ids)
-        return torch.where(ids == FROM_DEVICE, self._last_ids[slots[rows]], ids)
+    def _compute(self, step: Step) -> Chosen | None:
+        """Run one step. Returns what its rows chose, None if none of them samples."""
+        inputs = inputs_of(step, self._tokens_per_block, torch.from_numpy)
+        hidden = forward(self._model, inputs, self._state, self._pool)
+        choosing = choosing_of(step, torch.from_numpy)
+        return None if choosing is None else choose(self._model, hidden, choosing, self._state, self._vocabulary)
 
     def _change_tables(self, changes: TableChanges) -> None:
         if not len(changes.blocks):
             return
         self._reach(int(changes.blocks.max()))
-        places = torch.from_numpy(changes.slots), torch.from_numpy(changes.indexes)
-        self._tables[places] = torch.from_numpy(changes.blocks).to(torch.int32)
+        places = self._state.places(changes.slots, changes.indexes)
+        self._state.change(torch.from_numpy(places), torch.from_numpy(changes.blocks))
 
     def _copy_block(self, copy: Copy) -> None:
         source = self._mapping.block(copy.source, copy.source_on_host)

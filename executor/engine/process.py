@@ -16,10 +16,11 @@ from blockmgr.service.logs import configure_logs
 from executor.engine.adoption import adopt
 from executor.engine.engine import Engine, Ways
 from executor.engine.flight import Flight
-from executor.engine.host_device import HostDevice, Tables
+from executor.engine.host_device import HostDevice
 from executor.engine.liveness import Liveness
 from executor.engine.loading import Prepared, load, prepare
 from executor.engine.metrics import Metrics
+from executor.engine.model_inputs import Tables
 from executor.engine.model_source import describe_model, known_ids
 from executor.engine.orders import Inbox
 from executor.engine.scheduler import Budget

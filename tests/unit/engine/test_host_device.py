@@ -10,7 +10,8 @@ import torch
 
 from executor.engine.assembly import PendingChanges, Row, assemble
 from executor.engine.device import DeviceLost
-from executor.engine.host_device import HostDevice, Tables
+from executor.engine.host_device import HostDevice
+from executor.engine.model_inputs import Tables
 from executor.engine.request import Request
 from executor.engine.sequence import Sequence
 from executor.engine.step import Copy, Done
