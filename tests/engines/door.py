@@ -74,7 +74,7 @@ class Door:
 
         def described() -> Any:
             try:
-                return self.engine.Describe(description_pb2.DescribeRequest(), timeout=5, wait_for_ready=True)
+                return self.engine.Describe(description_pb2.DescribeRequest(), timeout=60, wait_for_ready=True)
             except grpc.RpcError:
                 return None
 
@@ -128,7 +128,7 @@ class Door:
     def lookup(self, key: bytes) -> sequence_pb2.LookupSequenceResponse:
         """What the manager knows of a sequence."""
         return self.manager.LookupSequence(
-            sequence_pb2.LookupSequenceRequest(uuid=key), timeout=20, wait_for_ready=True
+            sequence_pb2.LookupSequenceRequest(uuid=key), timeout=60, wait_for_ready=True
         )
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Door:
         self._requests.put(None)
         if self._call is not None:
             self._call.cancel()
-        self._thread.join(10)
+        self._thread.join(60)
         self._channel.close()
         self._manager.close()
 

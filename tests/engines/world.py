@@ -59,9 +59,9 @@ class EngineProcess:
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
-    def stop(self, seconds: float = 30.0) -> int:
+    def stop(self, seconds: float = 60.0) -> int:
         """SIGTERM, and wait for the end. Returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
@@ -98,7 +98,7 @@ class EngineWorld(World):
         self.doors.append(Door(self.runtime_dir, engine))
         return self.doors[-1]
 
-    def await_idle(self, seconds: float = 30.0) -> None:
+    def await_idle(self, seconds: float = 60.0) -> None:
         """Wait until no sequence lives and every fence has opened."""
 
         def idle() -> bool:
@@ -111,7 +111,7 @@ class EngineWorld(World):
         """No sequence lives, nothing contradicts itself, and with the cache flushed every block is free."""
         self.await_idle()
         assert self.violated_invariants() == []
-        self.admin.Flush(evict_pb2.FlushRequest(), timeout=20)
+        self.admin.Flush(evict_pb2.FlushRequest(), timeout=60)
         states = {count.state: count.blocks for count in self.statistics().tiers[0].states}
         blocks = self.statistics().tiers[0].blocks
         assert states == {states_pb2.BLOCK_STATE_NULL: 1, states_pb2.BLOCK_STATE_FREE: blocks - 1}

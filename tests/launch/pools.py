@@ -16,7 +16,7 @@ class PoolLeft:
     free: int
 
 
-async def flushed_pool(address: str, seconds: float = 10.0) -> PoolLeft:
+async def flushed_pool(address: str, seconds: float = 60.0) -> PoolLeft:
     """Wait for the end of every sequence, check every invariant, give up what is cached; what is there then."""
     async with AdminClient(address, timeout=seconds) as admin:
         deadline = time.monotonic() + seconds

@@ -157,7 +157,7 @@ class UpFolder:
         """Kill whatever is left."""
         for up in self.ups:
             up.kill()
-            up.wait(10)
+            up.wait(60)
         for pid in self.left():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

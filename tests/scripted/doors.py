@@ -45,7 +45,7 @@ class DoorProcess:
         self.channel = grpc.insecure_channel(self.address, options=LIMITS)
         self.stub = inference_service_pb2_grpc.InferenceServiceStub(self.channel)
 
-    def health(self, timeout: float = 5.0) -> str:
+    def health(self, timeout: float = 60.0) -> str:
         """What its health service says: SERVING, NOT_SERVING, or the code of the failure."""
         stub = health_pb2_grpc.HealthStub(self.channel)
         try:
@@ -87,7 +87,7 @@ class DoorProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def __enter__(self) -> "DoorProcess":
         return self
@@ -125,29 +125,29 @@ class Call:
             self.error = error
         self._done.set()
 
-    def await_tokens(self, count: int, seconds: float = 30.0) -> "Call":
+    def await_tokens(self, count: int, seconds: float = 60.0) -> "Call":
         """Wait until so many tokens have come."""
         wait_until(lambda: len(self.ids) >= count or self._done.is_set(), f"{count} tokens", seconds)
         assert len(self.ids) >= count, self.error
         return self
 
-    def await_started(self, seconds: float = 30.0) -> generation_pb2.Started:
+    def await_started(self, seconds: float = 60.0) -> generation_pb2.Started:
         """Wait until it is accepted."""
         wait_until(lambda: self.events or self._done.is_set(), "started", seconds)
         assert self.events, self.error
         return self.events[0].started
 
-    def ended(self, seconds: float = 30.0) -> "Call":
+    def ended(self, seconds: float = 60.0) -> "Call":
         """Wait for the end, however it is."""
         assert self._done.wait(seconds), f"not within {seconds} s: {self.events}"
         return self
 
-    def whole(self, seconds: float = 30.0) -> "Call":
+    def whole(self, seconds: float = 60.0) -> "Call":
         """Wait for the end, which must be a good one."""
         assert self.ended(seconds).error is None, self.error
         return self
 
-    def failure(self, seconds: float = 30.0) -> Any:
+    def failure(self, seconds: float = 60.0) -> Any:
         """Wait for the end, which must be an error."""
         error = self.ended(seconds).error
         assert error is not None, self.events

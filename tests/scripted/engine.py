@@ -167,6 +167,7 @@ class Engine:
     def describe(self) -> dict[str, Any]:
         """Where it stands, for whoever wonders why it does not go on."""
         return {
+            "turns": self.statistics.turns,
             "launched": self.launched_step,
             "completed": self.completed_step,
             "queue": len(self.queue),

@@ -125,9 +125,9 @@ class ScriptedEngine(EngineLoop):
     def kill(self) -> None:
         """Die: nothing is said to anybody, and what was accepted waits for a successor of the same name."""
         self._closed.set()
-        self._thread.join(30)
+        self._thread.join(60)
         self.hand.kill()
-        self._server.stop(0).wait(10)
+        self._server.stop(0).wait(60)
         for stream in list(self._streams):
             stream.responses.put(None)
         self.hand.close()

@@ -37,7 +37,7 @@ class HandDriven:
         pool: pool_pb2.PoolSpec | None = None,
         *,
         roles: Sequence[str] = ("engine",),
-        timeout: float = 30.0,
+        timeout: float = 60.0,
     ) -> None:
         self.sleepers = [subprocess.Popen(["sleep", "600"]) for _ in roles]
         held = [Process.open(sleeper.pid, role) for sleeper, role in zip(self.sleepers, roles, strict=True)]
@@ -53,7 +53,7 @@ class HandDriven:
         """Its epoch."""
         return self.registration.epoch
 
-    def say(self, timeout: float | None = 30.0, **parts: Any) -> Reply:
+    def say(self, timeout: float | None = 60.0, **parts: Any) -> Reply:
         """Exchange one turn."""
         return self.session.exchange(Message(0, 0, **parts), timeout)
 
@@ -84,7 +84,7 @@ class HandDriven:
         for place, sleeper in enumerate(self.sleepers):
             if not which or place in which:
                 sleeper.kill()
-                sleeper.wait(10)
+                sleeper.wait(60)
 
     def close(self) -> None:
         """Let go of everything and end the processes."""
@@ -95,7 +95,7 @@ class HandDriven:
     def _end_processes(self) -> None:
         for sleeper in self.sleepers:
             sleeper.kill()
-            sleeper.wait(10)
+            sleeper.wait(60)
 
     def __enter__(self) -> "HandDriven":
         return self

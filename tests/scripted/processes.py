@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
     """Wait until the condition holds and return what it returned; fail, naming it, if it does not in time."""
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -95,7 +95,7 @@ class ScriptedExecutor:
     def kill(self) -> None:
         """SIGKILL to the engine alone; its device goes on for as long as it has work."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def signal(self, number: int) -> None:
         """A signal to the engine alone."""
@@ -117,12 +117,17 @@ class ScriptedExecutor:
         """Where it stands, as it tells when asked."""
         told = len(self.events("state"))
         self.process.send_signal(signal.SIGUSR1)
-        return self.await_event("state", told + 1, seconds=10)
+        return self.await_event("state", told + 1)
 
-    def is_waiting(self) -> bool:
-        """Whether it has done all that it can before its last turn is answered."""
-        state = self.ask_state()
-        return state["unanswered"] and state["launched"] == state["completed"] and state == self.ask_state()
+    def await_standstill(self, turns: int) -> int:
+        """Wait until it has done all that it can before the last of so many turns is answered; its steps until then."""
+
+        def stands_still() -> dict[str, Any] | None:
+            state = self.ask_state()
+            stands = state["turns"] == turns and state["unanswered"] and state["launched"] == state["completed"]
+            return state if stands and state == self.ask_state() else None
+
+        return int(wait_until(stands_still, f"{self} has used up what it has in turn {turns}")["launched"])
 
     def state(self) -> str:
         """Where it stands, if it lives and can tell."""
@@ -141,7 +146,7 @@ class ScriptedExecutor:
         """Kill engine and device, whatever they are doing."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
         if self.process.stdin is not None:
             self.process.stdin.close()
 

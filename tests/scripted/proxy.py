@@ -44,11 +44,12 @@ class Proxy:
         self._target = f"unix:{real / 'blockmgr.sock'}"
         self._loop = asyncio.new_event_loop()
         self._open = asyncio.Event()
+        self._one = False
         self._stop = asyncio.Event()
         self._serving = threading.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
         self._thread.start()
-        if not self._serving.wait(10):
+        if not self._serving.wait(60):
             raise TimeoutError("the proxy does not serve")
 
     def hold(self) -> None:
@@ -59,10 +60,19 @@ class Proxy:
         """Let them go, and all that follow."""
         self._loop.call_soon_threadsafe(self._open.set)
 
+    def release_one(self) -> None:
+        """Let the next reply go, and hold back all behind it."""
+
+        def release() -> None:
+            self._one = True
+            self._open.set()
+
+        self._loop.call_soon_threadsafe(release)
+
     def close(self) -> None:
         """Stop, and take the folder away."""
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -133,8 +143,11 @@ class Proxy:
 
     async def _back(self, call: Any, context: Context) -> None:
         while (response := await call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-            await self._open.wait()
             is_reply = session_pb2.SessionResponse.FromString(response).HasField("reply")
+            await self._open.wait()
+            if is_reply and self._one:
+                self._one = False
+                self._open.clear()
             if is_reply and self.loses(self.lose_reply):
                 raise _Lost("a reply was lost")
             await context.write(response)

@@ -51,7 +51,7 @@ class Scene:
 
     def in_flight(self) -> int:
         """Requests of the door in flight."""
-        return int(self.door.stub.GetLoad(server_pb2.GetLoadRequest(), timeout=10).in_flight)
+        return int(self.door.stub.GetLoad(server_pb2.GetLoadRequest(), timeout=60).in_flight)
 
     def await_idle(self) -> None:
         """Wait until nothing is left of any request: not at the door, not at the engine, not in the pool."""
@@ -61,4 +61,4 @@ class Scene:
 
     def listed(self) -> list[requests_pb2.RequestSummary]:
         """Requests in flight."""
-        return list(self.door.stub.ListRequests(requests_pb2.ListRequestsRequest(), timeout=10).requests)
+        return list(self.door.stub.ListRequests(requests_pb2.ListRequestsRequest(), timeout=60).requests)

@@ -56,5 +56,5 @@ class DeviceStream:
     def close(self) -> None:
         """End the stream and wait for the process, which executes what is left of it."""
         os.close(self._commands)
-        self._process.wait(30)
+        self._process.wait(60)
         self.process.close()

@@ -123,7 +123,7 @@ class World:
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def await_manager(self, other_than: int = 0, seconds: float = 30.0) -> int:
+    def await_manager(self, other_than: int = 0, seconds: float = 60.0) -> int:
         """Wait until a manager (not the one of the id given) serves, and return its id."""
 
         def serves() -> int:
@@ -135,7 +135,7 @@ class World:
     def is_serving(self) -> bool:
         """Whether the manager answers operators."""
         try:
-            self.admin.ListPools(self._list_pools(), timeout=1.0)
+            self.admin.ListPools(self._list_pools(), timeout=5.0)
         except grpc.RpcError:
             return False
         return True
@@ -189,18 +189,18 @@ class World:
     def statistics(self) -> stats_pb2.PoolStats:
         """Figures of the only pool."""
         request = stats_pb2.GetPoolStatsRequest()
-        return self.admin.GetPoolStats(request, timeout=10, wait_for_ready=True).stats
+        return self.admin.GetPoolStats(request, timeout=60, wait_for_ready=True).stats
 
     def violated_invariants(self, pool: str | None = None) -> list[str]:
         """What the manager finds wrong with its state."""
         request = verify_pb2.VerifyInvariantsRequest(pool=pool)
-        found = self.admin.VerifyInvariants(request, timeout=20, wait_for_ready=True)
+        found = self.admin.VerifyInvariants(request, timeout=60, wait_for_ready=True)
         return [f"{violation.invariant}: {violation.detail}" for violation in found.violations]
 
     def registrations(self) -> list[executor_pb2.Executor]:
         """The executors that the pool knows, dead ones with sequences too."""
         request = executor_pb2.ListExecutorsRequest()
-        return list(self.admin.ListExecutors(request, timeout=10, wait_for_ready=True).executors)
+        return list(self.admin.ListExecutors(request, timeout=60, wait_for_ready=True).executors)
 
     # -- what has to hold ----------------------------------------------------------------------------------------------
 
@@ -233,12 +233,12 @@ class World:
             executor.end()
         for keeper in self.keepers:
             keeper.kill()
-            keeper.wait(10)
+            keeper.wait(60)
         for pid in {self.manager_pid(), *(manager.pid for manager in self.managers)} - {0}:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for manager in self.managers:
-            manager.wait(10)
+            manager.wait(60)
         if self._channel is not None:
             self._channel.close()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +59,14 @@ class KeeperProgram:
         wait_until(lambda: len(self.events(event)) >= count, f"{count} times {event!r} in {self.log.read_text()}")
         return self.events(event)
 
-    def descriptors(self) -> int:
-        """Return how many descriptors the keeper has open."""
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+    def descriptors(self) -> Counter[str]:
+        """Return how many descriptors of each kind the keeper has open."""
+        found: Counter[str] = Counter()
+        for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            # By now it may be closed.
+            with suppress(FileNotFoundError):
+                found[re.sub(r":\[\d+\]", "", os.readlink(path))] += 1
+        return found
 
     def end(self) -> None:
         """Stop keeper and child at once."""
@@ -67,6 +75,6 @@ class KeeperProgram:
             self.process.send_signal(signal.SIGTERM)
             self.process.send_signal(signal.SIGINT)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         finally:
             self.process.kill()

@@ -56,7 +56,7 @@ def is_over(door: Door, key: bytes) -> bool:
 
 def cancel_at_manager(door: Door, key: bytes) -> None:
     try:
-        door.manager.CancelSequence(sequence_pb2.CancelSequenceRequest(uuid=key), timeout=10)
+        door.manager.CancelSequence(sequence_pb2.CancelSequenceRequest(uuid=key), timeout=60)
     except grpc.RpcError as error:
         if error.code() != grpc.StatusCode.NOT_FOUND:
             raise

@@ -110,20 +110,20 @@ def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Pat
         late = door.start(start_of([5]))[0]
         assert door.await_refused(late).refusal == states_pb2.REFUSAL_UNSPECIFIED
         check(model, world, door, keys, prompts)
-        assert engine.process.wait(30) == 0
+        assert engine.process.wait(60) == 0
 
 
 def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(model: Path) -> None:
     prompts = prompts_of(60)
-    with engine_world(lease_seconds=1, probe_seconds=0.5) as world:
+    with engine_world(probe_seconds=1) as world:
         engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_LEASE_SECONDS="1")
         door = world.door()
         keys = submit(door, prompts)
         for key in keys:
             door.await_output(key, 5)
         os.kill(engine.pid, signal.SIGSTOP)
-        assert engine.process.wait(30) == -signal.SIGKILL
-        world.start_engine(model, *FLAGS)
+        assert engine.process.wait(60) == -signal.SIGKILL
+        world.start_engine(model, *FLAGS, PAGEHOLD_ENGINE_LEASE_SECONDS="30")
         check(model, world, door, keys, prompts)
 
 

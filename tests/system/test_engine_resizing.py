@@ -29,7 +29,7 @@ def test_a_pool_shrinks_and_grows_under_a_running_engine(tmp_path: Path) -> None
             door.await_output(key, 2)
 
         def resize(blocks: int) -> None:
-            world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=20)
+            world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=60)
 
         def beyond() -> int:
             return world.statistics().tiers[0].beyond_size

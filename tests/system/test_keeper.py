@@ -3,6 +3,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,12 @@ from blockmgr.processes import Process
 from tests.scripted.processes import wait_until
 from tests.system.keeper_program import KeeperProgram
 from tests.system.toy_child import LIVES
+
+KEPT = Counter({"/memfd:counter (deleted)": 1, "anon_inode:[pidfd]": 1})
+"""What a keeper holds of a child that serves, beside what is its own."""
+
+PASSING = Counter(dict.fromkeys((*KEPT, "pipe"), 100))
+"""What comes and goes with each life: these, and the pipe of a barrier."""
 
 Start = Callable[..., KeeperProgram]
 
@@ -35,12 +42,12 @@ def test_memory_outlives_twenty_kills_and_the_keeper_does_not_grow(start: Start)
     keeper = start("die", restart_delay={"settled": 0.0})
     keeper.await_events("ready")
     keeper.await_events("stored")
-    first = keeper.descriptors()
+    at_first = keeper.descriptors() - PASSING
     keeper.await_events("ready", LIVES + 1)
     assert [life["life"] for life in keeper.lives] == list(range(1, LIVES + 2))
     assert [life["names"] for life in keeper.lives] == [[]] + [["counter"]] * LIVES
     assert [event["code"] for event in keeper.events("ended")] == [-signal.SIGKILL] * LIVES
-    assert keeper.descriptors() <= first + 2, "two come and go with each life, the pidfd and a barrier"
+    wait_until(lambda: keeper.descriptors() == at_first + KEPT, "nothing has been left behind")
     status = Path(f"/proc/{keeper.process.pid}/status").read_text()
     resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
     assert resident < 40_000, "kilobytes"
@@ -73,7 +80,7 @@ def test_a_child_that_survives_the_abort_is_killed_before_the_next_is_started(st
 
 
 def test_a_stopped_child_is_killed(start: Start) -> None:
-    keeper = start("serve", watchdog=0.3, abort_grace=0.1)
+    keeper = start("serve", watchdog=2.0, abort_grace=0.1)
     keeper.await_events("ready")
     os.kill(keeper.lives[0]["pid"], signal.SIGSTOP)
     assert keeper.await_events("ended")[0]["code"] == -signal.SIGKILL
@@ -92,24 +99,24 @@ def test_a_child_that_is_not_ready_in_time_is_aborted(start: Start) -> None:
 
 
 def test_a_standstill_of_everything_kills_nobody_healthy(start: Start) -> None:
-    keeper = start("serve", watchdog=0.4)
+    keeper = start("serve", watchdog=1.0)
     keeper.await_events("ready")
     child = keeper.lives[0]["pid"]
     for pid in (keeper.process.pid, child):
         os.kill(pid, signal.SIGSTOP)
     with Process.open(child, "child") as process:
-        assert not process.wait(1.0), "longer than two watchdog intervals"
+        assert not process.wait(2.1), "longer than two watchdog intervals"
         for pid in (keeper.process.pid, child):
             os.kill(pid, signal.SIGCONT)
-        assert not process.wait(0.7)
+        assert not process.wait(1.1)
     assert keeper.events("watchdog") == []
 
 
 def test_asked_to_stop_the_keeper_stops_its_child_and_ends_well(start: Start) -> None:
-    keeper = start("serve", watchdog=1.0)
+    keeper = start("serve", watchdog=10.0)
     keeper.await_events("ready")
     keeper.process.terminate()
-    assert keeper.process.wait(10) == 0
+    assert keeper.process.wait(60) == 0
     assert keeper.events("stopping")
     assert keeper.events("ended")[0]["code"] == 0
     assert not (keeper.directory / "notify.sock").exists()
@@ -120,7 +127,7 @@ def test_a_child_that_does_not_stop_is_killed_after_the_grace(start: Start) -> N
     keeper = start("patient", stop_grace=0.2)
     keeper.await_events("ready")
     keeper.process.send_signal(signal.SIGINT)
-    assert keeper.process.wait(10) == 1
+    assert keeper.process.wait(60) == 1
     assert keeper.events("ended")[0]["code"] == -signal.SIGKILL
 
 
@@ -130,14 +137,14 @@ def test_a_second_request_to_stop_kills_at_once(start: Start) -> None:
     keeper.process.terminate()
     keeper.await_events("asked to stop")
     keeper.process.terminate()
-    assert keeper.process.wait(10) == 1
+    assert keeper.process.wait(60) == 1
 
 
 def test_a_stop_while_a_restart_is_awaited_ends_well(start: Start) -> None:
     keeper = start("fail", restart_delay={"immediate": 0, "first": 600.0, "longest": 600.0})
     assert keeper.await_events("waiting")[0]["seconds"] == 600.0
     keeper.process.terminate()
-    assert keeper.process.wait(10) == 0
+    assert keeper.process.wait(60) == 0
 
 
 def test_an_end_that_nobody_asked_for_is_followed_by_a_start_even_with_code_0(start: Start) -> None:
@@ -148,7 +155,7 @@ def test_an_end_that_nobody_asked_for_is_followed_by_a_start_even_with_code_0(st
 
 def test_a_child_whose_settings_are_wrong_is_not_started_again_and_the_keeper_ends_with_its_code(start: Start) -> None:
     keeper = start("wrong settings")
-    assert keeper.process.wait(10) == WRONG_SETTINGS
+    assert keeper.process.wait(60) == WRONG_SETTINGS
     assert len(keeper.events("started")) == 1
     assert keeper.events("settings are wrong")[0]["reason"] == "port is x"
 
@@ -166,7 +173,7 @@ def test_while_something_is_stored_wrong_settings_are_tried_again_so_that_nothin
 @pytest.mark.parametrize(("task", "code"), [("end", 0), ("fail", 7), ("trigger", 128 + signal.SIGABRT)])
 def test_with_once_the_keeper_ends_with_its_childs_code(start: Start, task: str, code: int) -> None:
     keeper = start(task, once=True)
-    assert keeper.process.wait(10) == code
+    assert keeper.process.wait(60) == code
     assert len(keeper.lives) == 1
 
 
@@ -185,11 +192,11 @@ def test_a_second_keeper_in_the_same_directory_is_refused(start: Start) -> None:
 
 
 def test_a_new_keeper_finds_the_child_of_a_dead_one_and_is_given_its_memory_anew(start: Start) -> None:
-    keeper = start("serve", watchdog=1.0)
+    keeper = start("serve", watchdog=10.0)
     keeper.await_events("ready")
     keeper.process.kill()
     keeper.process.wait()
-    successor = start("serve", watchdog=1.0)
+    successor = start("serve", watchdog=10.0)
     (found,) = successor.await_events("found running")
     assert [life["pid"] for life in successor.lives] == [found["pid"]], "no second child beside it"
     successor.await_events("stored", 2)
@@ -197,7 +204,7 @@ def test_a_new_keeper_finds_the_child_of_a_dead_one_and_is_given_its_memory_anew
     assert successor.await_events("ready", 2)
     assert [life["life"] for life in successor.lives] == [1, 2]
     successor.process.terminate()
-    assert successor.process.wait(10) == 0
+    assert successor.process.wait(60) == 0
 
 
 def test_what_was_sent_just_before_death_is_kept(start: Start) -> None:
@@ -217,7 +224,7 @@ def test_more_descriptors_than_the_limit_are_dropped(start: Start) -> None:
     before = keeper.descriptors()
     os.kill(keeper.lives[0]["pid"], signal.SIGKILL)
     keeper.await_events("status", 2)
-    assert keeper.descriptors() <= before
+    wait_until(lambda: keeper.descriptors() == before, "as many are held as before")
 
 
 def test_nonsense_harms_nothing_and_leaks_nothing(start: Start) -> None:
@@ -226,17 +233,17 @@ def test_nonsense_harms_nothing_and_leaks_nothing(start: Start) -> None:
     before = keeper.descriptors()
     os.kill(keeper.lives[0]["pid"], signal.SIGKILL)
     keeper.await_events("status", 2)
-    assert keeper.descriptors() <= before
+    wait_until(lambda: keeper.descriptors() == before, "as many are held as before")
     assert keeper.lives[1]["names"] == ["counter", "stored"], "a descriptor without a name goes by this one"
     assert keeper.events("ignored")
 
 
 def test_a_flood_delays_its_sender_and_nothing_else(start: Start) -> None:
-    keeper = start("flood", watchdog=5.0)
+    keeper = start("flood", watchdog=60.0)
     wait_until(keeper.journal.with_suffix(".flooded").exists, "the flood is over")
     assert keeper.process.poll() is None
     keeper.process.terminate()
-    assert keeper.process.wait(10) == 0
+    assert keeper.process.wait(60) == 0
 
 
 def test_strangers_are_not_heard(start: Start) -> None:

@@ -40,8 +40,8 @@ class Family:
                     name,
                     (sys.executable, str(TOY), str(self._plan.with_name(f"{name}.journal")), tasks.get(name, "serve")),
                     stage=STAGES[name],
-                    stop_grace=30.0,
-                    watchdog=1.0,
+                    stop_grace=600.0,
+                    watchdog=10.0,
                     restart_delay=RestartDelay(immediate=1000, longest=0.1),
                 )
                 for name in NAMES
@@ -82,7 +82,7 @@ class Family:
         """Leave no process behind."""
         for keeper in self.keepers:
             keeper.kill()
-            keeper.wait(10)
+            keeper.wait(60)
         for line in self.events("started"):
             # By now another process may have the id.
             with suppress(OSError):
@@ -119,7 +119,7 @@ def test_asked_to_stop_it_ends_the_doors_then_the_engine_then_the_manager(family
     keeper = family.start()
     family.pids()
     keeper.terminate()
-    assert keeper.wait(20) == 0
+    assert keeper.wait(60) == 0
     ended = family.events("ended")
     assert {line["child"] for line in ended[:2]} == {"door", "door-2"}
     assert [line["child"] for line in ended[2:]] == ["engine", "manager"]
@@ -135,7 +135,7 @@ def test_what_is_still_needed_by_those_that_end_is_started_again(family: Family)
     os.kill(pids["engine"], signal.SIGKILL)
     wait_until(lambda: family.children()["engine"]["starts"] == 2, "the engine is started again")
     os.kill(pids["door"], signal.SIGKILL)
-    assert keeper.wait(20) == 1
+    assert keeper.wait(60) == 1
     assert [line["child"] for line in family.events("ended")][-2:] == ["engine", "manager"]
 
 
@@ -146,12 +146,12 @@ def test_a_second_request_to_stop_kills_all_at_once(family: Family) -> None:
     keeper.terminate()
     wait_until(lambda: len(family.events("asked to stop")) == 1, "the first request is heard")
     keeper.terminate()
-    assert keeper.wait(5) == 1
+    assert keeper.wait(60) == 1
     assert len(family.events("started")) == len(NAMES)
 
 
 @pytest.mark.parametrize("task", ["serve", "patient"], ids=["willing", "unwilling"])
-def test_all_end_within_five_seconds_of_their_owners_death(
+def test_all_end_soon_after_their_owners_death_however_long_they_might_take_otherwise(
     family: Family, owner: subprocess.Popen[bytes], task: str
 ) -> None:
     family.plan(**dict.fromkeys(("manager", "engine", "door"), task))
@@ -160,7 +160,7 @@ def test_all_end_within_five_seconds_of_their_owners_death(
     os.close(pidfd)
     held = hold(family.pids())
     owner.kill()
-    assert keeper.wait(5) == (0 if task == "serve" else 1)
+    assert keeper.wait(60) == (0 if task == "serve" else 1)
     assert all(process.is_dead for process in held)
     for process in held:
         process.close()
@@ -173,7 +173,7 @@ def test_a_keeper_whose_owner_is_dead_already_ends_at_once(family: Family, owner
     owner.wait()
     keeper = family.start(pidfd)
     os.close(pidfd)
-    assert keeper.wait(5) in (0, 1), "children that had only just begun may have had to be killed"
+    assert keeper.wait(60) in (0, 1), "children that had only just begun may have had to be killed"
     assert len(family.events("owner is dead")) == 1
     assert {line["child"] for line in family.events("ended")} == {line["child"] for line in family.events("started")}
 
@@ -181,7 +181,7 @@ def test_a_keeper_whose_owner_is_dead_already_ends_at_once(family: Family, owner
 def test_a_child_with_wrong_settings_ends_the_others_and_its_reason_is_told(family: Family) -> None:
     family.plan(engine="wrong settings")
     keeper = family.start()
-    assert keeper.wait(20) == WRONG_SETTINGS
+    assert keeper.wait(60) == WRONG_SETTINGS
     children = family.children()
     assert [name for name in NAMES if children[name]["hopeless"]] == ["engine"]
     assert children["engine"]["status"] == "port is x"
@@ -238,5 +238,5 @@ def test_a_plan_that_cannot_be_carried_out_is_a_wrong_setting(
     plan = json.loads((tmp_path / "plan.json").read_text())
     change(plan)
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    assert family.start().wait(20) == WRONG_SETTINGS
+    assert family.start().wait(60) == WRONG_SETTINGS
     assert complaint in family.log.read_text()

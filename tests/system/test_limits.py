@@ -1,7 +1,6 @@
 """Floods, endless streams and messages at their limits harm their sender at most."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +22,9 @@ SESSIONS = 1024
 PENDING = 800
 """Calls that gRPC lets wait for their turn, with room to spare; of more, some are cancelled unheard."""
 
+HEALTH_CHECKS = 5
+"""Answers about the health that are awaited in the middle of a flood."""
+
 LONG = {
     "tokens_per_block": 16,
     "block_bytes": 64,
@@ -38,17 +40,17 @@ def world() -> Iterator[World]:
         yield world
 
 
-async def health_seconds(address: str) -> float:
-    """How long a health check takes, on a connection of its own."""
-    async with grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        await channel.channel_ready()
-        began = time.monotonic()
-        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-        assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        return time.monotonic() - began
+def check_health(addresses: list[str], times: int) -> None:
+    """Ask each address for its health so often, on a connection of its own, and wait for every answer."""
+    for address in addresses:
+        with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            for _ in range(times):
+                answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=60, wait_for_ready=True)
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def open_sessions(world: World, epoch: int) -> tuple[list[float], list[Any]]:
+async def open_sessions(world: World, epoch: int) -> list[Any]:
     """Open more sessions than are admitted, look at the health meanwhile, and return what the last ones got."""
     address = f"unix:{world.runtime_dir}/blockmgr.sock"
     async with grpc.aio.insecure_channel(address) as channel:
@@ -63,46 +65,60 @@ async def open_sessions(world: World, epoch: int) -> tuple[list[float], list[Any
             extra = [stub.Session() for _ in range(8)]
             done, _ = await asyncio.wait([asyncio.ensure_future(call.code()) for call in extra], timeout=5)
             refused = [await task for task in done]
-        seconds = [await health_seconds(address), await health_seconds(world.address)]
+        await asyncio.to_thread(check_health, [address, world.address], 1)
         for call in admitted:
             call.cancel()
-        return seconds, refused
+        return refused
 
 
 def test_with_as_many_sessions_open_as_are_admitted_health_answers_and_one_more_is_refused(world: World) -> None:
     with HandDriven(world.runtime_dir, "a") as executor:
         executor.session.close()
-        seconds, refused = asyncio.run(open_sessions(world, executor.epoch))
-        assert max(seconds) < 1.0
+        refused = asyncio.run(open_sessions(world, executor.epoch))
         assert set(refused) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
         heartbeat = executor_pb2.HeartbeatRequest(epoch=executor.epoch)
-        assert executor.registration.stub.Heartbeat(heartbeat, timeout=1.0).lease_seconds > 0
+        assert executor.registration.stub.Heartbeat(heartbeat, timeout=60).lease_seconds > 0
 
 
-async def flood(world: World, epoch: int, count: int) -> tuple[list[float], Counter[grpc.StatusCode]]:
-    """Many calls at once, and the health meanwhile, of the same port too if that can take so many."""
+async def flood(world: World, epoch: int, count: int) -> Counter[grpc.StatusCode]:
+    """So many calls at once, each followed by another, until the health has been told a few times meanwhile.
+
+    Who asks for the health goes by the same door as the flood only where that can take so many calls.
+    """
     address = f"unix:{world.runtime_dir}/blockmgr.sock"
     watched = [world.address, address] if count <= PENDING else [world.address]
+    codes: Counter[grpc.StatusCode] = Counter()
+    under_way = asyncio.Event()
+
+    async def watch() -> None:
+        await under_way.wait()
+        await asyncio.to_thread(check_health, watched, HEALTH_CHECKS)
+
+    healthy = asyncio.create_task(watch())
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
-        calls = [stub.Heartbeat(executor_pb2.HeartbeatRequest(epoch=epoch)) for _ in range(count)]
-        seconds = [await health_seconds(one) for one in watched]
-        return seconds, Counter(await asyncio.gather(*(call.code() for call in calls)))
+
+        async def call_again_and_again() -> None:
+            while not healthy.done():
+                codes[await stub.Heartbeat(executor_pb2.HeartbeatRequest(epoch=epoch)).code()] += 1
+                under_way.set()
+
+        await asyncio.gather(*(call_again_and_again() for _ in range(count)))
+    await healthy
+    return codes
 
 
-def test_a_flood_of_calls_is_answered_and_health_does_not_wait_for_it(world: World) -> None:
+def test_a_flood_of_calls_is_answered_and_health_does_not_wait_for_its_end(world: World) -> None:
     with HandDriven(world.runtime_dir, "a") as executor:
-        seconds, codes = asyncio.run(flood(world, executor.epoch, PENDING))
-        assert codes == {grpc.StatusCode.OK: PENDING}
-        assert max(seconds) < 1.0
+        codes = asyncio.run(flood(world, executor.epoch, PENDING))
+        assert set(codes) == {grpc.StatusCode.OK}
 
 
 def test_of_a_greater_flood_some_calls_are_cancelled_and_health_answers(world: World) -> None:
     with HandDriven(world.runtime_dir, "a") as executor:
-        seconds, codes = asyncio.run(flood(world, executor.epoch, 8 * PENDING))
+        codes = asyncio.run(flood(world, executor.epoch, 8 * PENDING))
         assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert codes[grpc.StatusCode.OK] >= PENDING
-        assert max(seconds) < 1.0
         assert executor.say().number == 1
 
 

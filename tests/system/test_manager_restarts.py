@@ -53,7 +53,7 @@ def test_with_keeper_and_manager_gone_executors_give_back_what_they_hold() -> No
         started = start_two(world, 60)
         world.keeper.kill()
         first = world.kill_manager()
-        world.keeper.wait(10)
+        world.keeper.wait(60)
         world.start_keeper()
         second = world.await_manager(other_than=first)
         await_work(world)
@@ -69,7 +69,7 @@ def test_a_new_keeper_is_given_everything_by_the_manager_that_lives() -> None:
         started = start_two(world, 62)
         manager = world.manager_pid()
         world.keeper.kill()
-        world.keeper.wait(10)
+        world.keeper.wait(60)
         world.start_keeper()
         wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
         assert world.manager_pid() == manager
@@ -146,7 +146,7 @@ def test_a_session_that_is_open_when_the_manager_stops_ends_unavailable_and_at_o
             session = stub.Session(held)
             held.await_taken()
             os.kill(manager, signal.SIGTERM)
-            error = session.exception(timeout=20)
+            error = session.exception(timeout=60)
             assert error is not None
             assert error.code() == grpc.StatusCode.UNAVAILABLE
         world.await_manager(other_than=manager)
@@ -163,14 +163,14 @@ def test_a_second_request_to_stop_does_not_wait_for_anybody() -> None:
             assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
             assert manager.poll() is None, "it waits for whoever watches"
             manager.send_signal(signal.SIGINT)
-            assert manager.wait(20) == 0
+            assert manager.wait(60) == 0
 
 
 def test_prefixes_are_hit_over_lives_with_other_seeds_of_pythons_hash() -> None:
     prompt = list(range(100, 140))
     with running(keeper=False) as world:
         world.managers[-1].kill()
-        world.managers[-1].wait(10)
+        world.managers[-1].wait(60)
         world.start_keeper(hash_seed=1)
         first = world.await_manager(other_than=world.managers[-1].pid)
         with HandDriven(world.runtime_dir, "a") as executor:
@@ -178,7 +178,7 @@ def test_prefixes_are_hit_over_lives_with_other_seeds_of_pythons_hash() -> None:
             executor.say(launched_step=1, completed_step=1)
             executor.compute(handle, len(prompt))
             world.keeper.kill()
-            world.keeper.wait(10)
+            world.keeper.wait(60)
             world.start_keeper(hash_seed=2)
             wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
             world.kill_manager()
@@ -202,7 +202,7 @@ def test_operators_see_the_role_of_each_process_over_lives_of_manager_and_keeper
         second = world.await_manager(other_than=first)
         assert seen() == wanted
         world.keeper.kill()
-        world.keeper.wait(10)
+        world.keeper.wait(60)
         world.kill_manager()
         world.start_keeper()
         third = world.await_manager(other_than=second)
@@ -253,4 +253,4 @@ class Held:
 
     def await_taken(self) -> None:
         """Wait until the request has been sent."""
-        assert self._taken.wait(10)
+        assert self._taken.wait(60)

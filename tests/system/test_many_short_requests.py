@@ -55,7 +55,7 @@ async def ask_all(address: str, requests: int, seed: int) -> Counter[str]:
     random_ = random.Random(seed)
     places = asyncio.Semaphore(AT_ONCE)
 
-    async with AsyncClient(address, connect_seconds=30.0) as client:
+    async with AsyncClient(address, connect_seconds=60.0) as client:
 
         async def one(number: int) -> str:
             async with places:

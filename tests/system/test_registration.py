@@ -135,7 +135,7 @@ def test_a_process_that_is_dead_already_proves_nothing() -> None:
     ):
         introduce(world.runtime_dir / "descriptors.sock", instance.hex, [process])
         sleeper.kill()
-        sleeper.wait(10)
+        sleeper.wait(60)
         stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
         request = executor_pb2.RegisterExecutorRequest(name="a", instance=instance.bytes, pool=spec())
         with pytest.raises(grpc.RpcError, match="is dead already"):
@@ -154,7 +154,7 @@ def test_a_registration_that_fails_leaves_nothing_of_itself() -> None:
 
 def test_orphans_go_to_another_executor_once_their_own_successor_has_had_its_time() -> None:
     with (
-        running(adoption_seconds=2, orphan_seconds=60) as world,
+        running(adoption_seconds=4, orphan_seconds=60) as world,
         HandDriven(world.runtime_dir, "a") as dead,
         HandDriven(world.runtime_dir, "b") as heir,
     ):
@@ -164,7 +164,7 @@ def test_orphans_go_to_another_executor_once_their_own_successor_has_had_its_tim
         dead.kill()
         with pytest.raises(grpc.RpcError, match=r"still wait for a successor|not proven dead"):
             heir.registration.adopt(["a"], timeout=0.0)
-        heir.session.turn_wanted.wait(20)
+        heir.session.turn_wanted.wait(60)
         assert heir.session.turn_wanted.is_set(), "the manager lets the others know"
         (adopted,) = heir.registration.adopt(["a"])
         row = heir.registration.mapping.ledger.row(adopted.handle)
@@ -201,7 +201,7 @@ def test_what_nobody_adopts_ends_unavailable_with_what_was_recorded() -> None:
 
 def test_sequences_whose_successor_loads_wait_for_it_without_a_time_limit() -> None:
     with (
-        running(adoption_seconds=2, orphan_seconds=1) as world,
+        running(adoption_seconds=4, orphan_seconds=1) as world,
         HandDriven(world.runtime_dir, "a") as dead,
         HandDriven(world.runtime_dir, "b") as forgotten,
     ):

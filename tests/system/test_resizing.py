@@ -16,7 +16,7 @@ def device_tier(world: World) -> stats_pb2.TierStats:
 
 def resize(world: World, blocks: int) -> None:
     """Change the size."""
-    world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=10)
+    world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=60)
 
 
 def await_turns(world: World, count: int) -> None:

@@ -59,13 +59,13 @@ class Reader:
 
 async def undisturbed(address: str) -> list[Completion]:
     """What each caller gets when nothing happens."""
-    async with AsyncClient(address, connect_seconds=30.0) as client:
+    async with AsyncClient(address, connect_seconds=60.0) as client:
         return await asyncio.gather(*(Reader(client, number).read() for number in range(STREAMS)))
 
 
 async def disturbed(folder: UpFolder) -> list[Completion]:
     """The same, with a process killed each time that the callers together have come a good way further."""
-    async with AsyncClient(folder.address, connect_seconds=30.0) as client:
+    async with AsyncClient(folder.address, connect_seconds=60.0) as client:
         readers = [Reader(client, number) for number in range(STREAMS)]
         answers = asyncio.gather(*(reader.read() for reader in readers))
         for turn, victim in enumerate(VICTIMS):

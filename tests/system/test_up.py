@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def serving(model: str) -> Iterator[UpFolder]:
 
 def answer(folder: UpFolder) -> tuple[int, ...]:
     """The ids of an answer, from a connection of its own."""
-    with Client(folder.address, connect_seconds=30.0) as client:
+    with Client(folder.address, connect_seconds=60.0) as client:
         completion = client.generate(PROMPT, temperature=0.0, max_tokens=TOKENS, ignore_eos=True)
     assert completion.reason is EndReason.LENGTH
     return completion.ids
@@ -116,9 +115,9 @@ def test_sigterm_ends_it_with_code_0_and_streams_finish(model: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["loading", "decoding"])
-def test_when_it_is_killed_all_is_gone_within_five_seconds(model: str, moment: str) -> None:
+def test_when_it_is_killed_all_is_gone_soon_however_long_they_might_take_otherwise(model: str, moment: str) -> None:
     with up_folder() as folder, Client(folder.address) as client:
-        up = folder.start(model, *SMALL)
+        up = folder.start(model, *SMALL, PAGEHOLD_DOOR_GRACE="600", PAGEHOLD_ENGINE_STOP_GRACE="600")
         folder.await_said("manager is ready" if moment == "loading" else "ready after")
         stream = client.stream(PROMPT, max_tokens=400, ignore_eos=True)
         if moment == "decoding":
@@ -126,9 +125,7 @@ def test_when_it_is_killed_all_is_gone_within_five_seconds(model: str, moment: s
         pids = folder.pids()
         assert {"keeper", "manager", "engine", "door"} <= set(pids)
         os.kill(up, signal.SIGKILL)
-        killed = time.monotonic()
-        wait_until(lambda: not any(map(folder.runs, pids.values())), "all are gone", 10.0)
-        assert time.monotonic() - killed < 5.0
+        wait_until(lambda: not any(map(folder.runs, pids.values())), "all are gone")
         stream.close()
 
 

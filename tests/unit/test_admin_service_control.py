@@ -186,7 +186,7 @@ def test_a_fenced_executor_is_killed_and_its_messages_are_refused(server: AdminS
         request = executor_pb2.FenceRequest(executor_epoch=worker.epoch, why="it misbehaves")
         answer = stub.Fence(request)
         assert (answer.state, answer.processes_killed) == (states.EXECUTOR_STATE_FENCING, 1)
-        assert worker.process.wait(10) == -9
+        assert worker.process.wait(60) == -9
         again = stub.Fence(request)
         assert (again.state, again.processes_killed) == (states.EXECUTOR_STATE_FENCING, 0)
         (executor,) = stub.ListExecutors(executor_pb2.ListExecutorsRequest()).executors

@@ -111,7 +111,7 @@ def serve(path: Path, manager: Manager) -> Callable[..., T]:
     def run(work: Callable[[], T], **limits: Any) -> T:
         async def main() -> T:
             async with serving(path, manager, **limits):
-                return await asyncio.wait_for(asyncio.to_thread(work), 10)
+                return await asyncio.wait_for(asyncio.to_thread(work), 60)
 
         return asyncio.run(main())
 
@@ -138,7 +138,7 @@ def memory(content: bytes) -> int:
 def ask(path: Path, message: object, descriptors: Sequence[int] = ()) -> dict[str, Any]:
     """Send one raw packet and return the answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(5)
+        connection.settimeout(60)
         connection.connect(str(path))
         data = message if isinstance(message, bytes) else json.dumps(message).encode()
         connection.sendmsg([data], rights(descriptors))
@@ -161,7 +161,7 @@ def test_an_introduced_process_is_held_by_a_pidfd_of_the_managers_own(
         assert (device.pid, device.role) == (os.getpid(), "device")
         assert engine.pidfd != process.pidfd
         engine.kill()
-        assert engine.wait(5)
+        assert engine.wait(60)
         assert process.is_dead
 
 
@@ -326,7 +326,7 @@ def test_a_pidfd_of_another_process_or_of_a_dead_one_is_refused(
             with pytest.raises(DescriptorError, match=f"engine {os.getpid()}: the pidfd is of process {child.pid}"):
                 introduce(path, INSTANCE, [Process(os.getpid(), process.pidfd, "engine")])
             process.kill()
-            assert process.wait(5)
+            assert process.wait(60)
             with pytest.raises(DescriptorError, match=f"dead: engine {child.pid} has exited"):
                 introduce(path, INSTANCE, [process])
             child.wait()
@@ -383,7 +383,7 @@ def test_connections_beyond_the_limit_are_told_so(serve: Callable[..., None], pa
 def test_a_connection_that_says_nothing_is_ended(serve: Callable[..., bytes], path: Path, manager: Manager) -> None:
     def work() -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as idle:
-            idle.settimeout(5)
+            idle.settimeout(60)
             idle.connect(str(path))
             answer = idle.recv(4096)
             assert idle.recv(4096) == b""
@@ -434,7 +434,7 @@ def test_stopping_cuts_off_what_is_under_way(path: Path, manager: Manager) -> No
         await server.start()
         request = asyncio.create_task(asyncio.to_thread(fetch, path, INSTANCE, 1, "main"))
         await asked.wait()
-        await asyncio.wait_for(server.stop(), 5)
+        await asyncio.wait_for(server.stop(), 60)
         with pytest.raises(DescriptorError, match="unreachable"):
             await request
 

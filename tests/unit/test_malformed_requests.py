@@ -36,11 +36,11 @@ def send_garbage(address: str, service: ServiceDescriptor, method: MethodDescrip
         Failing() as failed,
     ):
         if method.client_streaming:
-            list(channel.stream_stream(path, None, None)(iter([GARBAGE]), timeout=30))
+            list(channel.stream_stream(path, None, None)(iter([GARBAGE]), timeout=60))
         elif method.server_streaming:
-            list(channel.unary_stream(path, None, None)(GARBAGE, timeout=30))
+            list(channel.unary_stream(path, None, None)(GARBAGE, timeout=60))
         else:
-            channel.unary_unary(path, None, None)(GARBAGE, timeout=30)
+            channel.unary_unary(path, None, None)(GARBAGE, timeout=60)
     return failed
 
 

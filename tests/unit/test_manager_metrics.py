@@ -61,12 +61,12 @@ def test_they_are_served_on_the_loopback_address_until_the_end(server: AdminServ
     end = serve_metrics(lambda: stats(server), server.loop, port)
     with pytest.raises(Precondition, match=f"metrics_port is {port}"):
         serve_metrics(lambda: stats(server), server.loop, port)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert any(family.name == "pagehold_pool_tokens" for family in text_string_to_metric_families(text))
     end()
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)
 
 
 def test_a_manager_that_does_not_answer_fails_the_scrape(server: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ def start(folder: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
     """Run a manager that cannot start, to its end."""
     command = [*PAGEHOLD, "blockmgr", "--runtime-dir", str(folder), *(flags or ("--address", "127.0.0.1:0"))]
     env = environment({}) | variables
-    ended = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
     return ended
 
@@ -64,7 +64,7 @@ def test_a_busy_port_is_named_in_one_line_and_may_be_tried_again(tmp_path: Path)
 
 def test_a_keeper_whose_manager_has_a_wrong_setting_ends_with_its_reason(tmp_path: Path) -> None:
     command = [*PAGEHOLD, "keeper", "--runtime-dir", str(tmp_path / "run"), "--address", "127.0.0.1:99999"]
-    ended = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, text=True, timeout=120)
     assert ended.returncode == WRONG_SETTINGS
     reason = "admin_address is '127.0.0.1:99999': the port must be a number from 0 to 65535"
     (line,) = [line for line in ended.stderr.splitlines() if '"event": "settings are wrong"' in line]
@@ -77,7 +77,7 @@ def test_a_keeper_that_cannot_be_run_as_asked_says_so_with_the_same_code(tmp_pat
     path.touch()
     for flags in (["--runtime-dir", str(path)], ["--runtime-dir", str(tmp_path), "--store-limit", "0"]):
         command = [sys.executable, "-m", "blockmgr.keeper", *flags, "--", "true"]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         assert ended.returncode == WRONG_SETTINGS
         assert ended.stderr.startswith("keeper: ")
         assert "Traceback" not in ended.stderr

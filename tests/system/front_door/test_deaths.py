@@ -22,7 +22,7 @@ BEFORE = 10
 @pytest.fixture(scope="module")
 def lasting(world: World) -> Iterator[DoorProcess]:
     """A door that lives through this module."""
-    with DoorProcess(world.runtime_dir, lost_seconds=20) as door:
+    with DoorProcess(world.runtime_dir, lost_seconds=60) as door:
         yield door
 
 
@@ -157,9 +157,9 @@ def test_what_is_lost_with_all_memory_is_said_to_be_and_never_mixed_with_what_co
 
 
 def test_a_time_budget_ends_well_though_its_engine_is_away(own: Scene) -> None:
-    call = own.door.generate(5, stopping={"max_tokens": TOKENS}, time_budget=3.0).await_tokens(BEFORE)
+    call = own.door.generate(5, stopping={"max_tokens": TOKENS}, time_budget=6.0).await_tokens(BEFORE)
     own.engine.admits = False
-    waiting = own.door.generate(6, time_budget=2.0)
+    waiting = own.door.generate(6, time_budget=5.0)
     wait_until(lambda: len(own.engine.starts) == 2, "one more waits")
     own.engine.kill()
     for late, tokens in ((waiting, 0), (call, BEFORE)):
@@ -197,18 +197,18 @@ def test_the_death_of_a_door_ends_nothing_and_another_goes_on(own: Scene) -> Non
 
 
 def test_a_stop_finishes_streams_within_the_grace_and_refuses_what_is_new(own: Scene) -> None:
-    with DoorProcess(own.world.runtime_dir, "stopping") as door:
+    with DoorProcess(own.world.runtime_dir, "stopping", grace=60) as door:
         door.await_serving()
         calls = begin(door, 5)
         with pytest.raises(grpc.RpcError, match="NOT_FOUND"):  # a handler that has called abort
             door.stub.GetRequest(requests_pb2.GetRequestRequest(request_id="none"))
         door.terminate()
-        wait_until(lambda: door.health() == "NOT_SERVING", "not serving, at once", 1.0)
+        wait_until(lambda: door.health() == "NOT_SERVING", "not serving, at once")
         error = door.generate(9).failure()
         assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
         own.engine.limit = None
         check_whole(calls)
-        assert door.process.wait(20) == 0
+        assert door.process.wait(60) == 0
 
 
 def test_streams_that_outlast_the_grace_end_with_a_status_and_their_generations_go_on(own: Scene) -> None:
@@ -220,7 +220,7 @@ def test_streams_that_outlast_the_grace_end_with_a_status_and_their_generations_
             error = call.failure()
             assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
             assert "attach" in error.details()
-        assert other.process.wait(20) == 0
+        assert other.process.wait(60) == 0
     assert own.engine.ended == {}
     ids = [call.events[0].started.id for call in calls]
     own.engine.limit = None
@@ -244,7 +244,7 @@ def test_a_second_signal_stops_at_once(own: Scene) -> None:
         other.terminate()
         wait_until(lambda: other.health() == "NOT_SERVING", "it stops")
         other.terminate()
-        assert other.process.wait(20) == 0
+        assert other.process.wait(60) == 0
         assert call.failure().code() == grpc.StatusCode.UNAVAILABLE
 
 
@@ -267,11 +267,11 @@ def test_fifty_cancelled_streams_leave_nothing_behind(own: Scene) -> None:
         assert door.faults() == []
         assert set(own.engine.ended.values()) <= {FinishReason.CANCELLED, FinishReason.LENGTH}
         door.terminate()
-        assert door.process.wait(20) == 0
+        assert door.process.wait(60) == 0
 
 
 def test_asked_to_stop_while_it_knows_no_engine_it_ends_at_once() -> None:
     with tempfile.TemporaryDirectory(prefix="ph-") as name, DoorProcess(Path(name), start_seconds=600) as door:
         wait_until((Path(name) / "doors" / "door.sock").exists, "it has begun")
         door.terminate()
-        assert door.process.wait(10) == 0
+        assert door.process.wait(60) == 0

@@ -194,7 +194,7 @@ def test_a_draining_engine_is_given_nothing(scene: Scene) -> None:
 def test_a_passed_deadline_of_the_call_ends_the_generation(scene: Scene) -> None:
     scene.engine.answer = lambda _: Answer([], None)
     with pytest.raises(grpc.RpcError) as raised:
-        list(scene.door.stub.Generate(request(5), timeout=0.5))
+        list(scene.door.stub.Generate(request(5), timeout=2.0))
     assert raised.value.code() == Code.DEADLINE_EXCEEDED
     uuid_ = scene.engine.starts[-1].uuid
     wait_until(lambda: scene.engine.ended.get(uuid_) == FinishReason.CANCELLED, "the engine was told")

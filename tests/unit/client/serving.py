@@ -28,7 +28,7 @@ class Served:
 
     def run(self, work: Any) -> Any:
         """Run a coroutine on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def start(self) -> None:
         """Serve."""
@@ -55,7 +55,7 @@ class Served:
         """Stop, and end the thread."""
         self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
 
@@ -73,7 +73,7 @@ def serving(service: ScriptedService) -> Iterator[Served]:
         folder.cleanup()
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -61,7 +61,7 @@ def test_interrupting_an_answer_ends_it_and_not_the_chat(served: Served, service
         seen += letter
     process.send_signal(signal.SIGINT)
     until(lambda: service.hung_up == 1)
-    printed, errors = process.communicate("Again\n/quit\n", timeout=20)
+    printed, errors = process.communicate("Again\n/quit\n", timeout=60)
     assert (process.returncode, errors) == (0, "")
     assert printed.startswith("\n1 token, the first after ")
     assert ", stopped\n" in printed

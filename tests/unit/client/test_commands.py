@@ -130,7 +130,7 @@ def test_interrupting_generate_hangs_up_and_exits_with_130(served: Served, servi
     assert process.stdout is not None
     assert process.stdout.read(3) == "Par"
     process.send_signal(signal.SIGINT)
-    printed, errors = process.communicate(timeout=20)
+    printed, errors = process.communicate(timeout=60)
     assert (process.returncode, printed, errors) == (130, "\n", "")
     until(lambda: service.hung_up == 1)
 

@@ -74,4 +74,4 @@ def test_other_threads_run_while_a_long_text_is_encoded(demo_tokenizer: FastToke
     while not done.wait(0.001):
         turns += 1
     thread.join()
-    assert turns > 20, "one turn a millisecond or two, over some hundred milliseconds"
+    assert turns > 3, "there would be one if the interpreter were held all the while"
