@@ -1,4 +1,4 @@
-"""Attention's speed beside the best published kernels', at Llama-3.1-8B's shape in bfloat16. `benchmarks.kernels` runs it.
+"""Attention's speed beside the best published kernels', at Llama-3.1-8B's shape in bfloat16.
 
 Every figure comes from a CUDA graph that walks through the layers of one pool with random block tables, so that no call
 finds its keys in a cache. A sweep also times other tile shapes, and says which of them keep decode's bits prefill's.
@@ -6,6 +6,7 @@ finds its keys in a cache. A sweep also times other tile shapes, and says which 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import median
@@ -15,6 +16,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from bench.kernels.row import Row
 from kernels.attention.decode import launch_decode
 from kernels.attention.paged import score_factors
 from kernels.attention.prefill import launch_prefill
@@ -108,36 +110,34 @@ def microseconds(run: Callable[[int], object], replays: int) -> float:
     return median(times)
 
 
-def decode_rows(pool: torch.Tensor, shape: Tiles) -> Iterator[str]:
-    """One line a batch."""
+def decode_rows(pool: torch.Tensor, shape: Tiles) -> Iterator[Row]:
+    """One row a batch."""
     for (count, length), best in DECODES.items():
         sequences = make_sequences(pool, count, length, 1)
         time = microseconds(lambda layer: sequences.decode(layer, shape), 10)  # noqa: B023
         rate = count * length * KV_HEADS * HEAD_DIM * 4 / time / 1e6
-        peer = f"best peer {best:6.1f} µs  ×{best / time:.2f}"
-        yield f"decode  {count:4d} × {length:6d}  {time:8.1f} µs  {rate:6.2f} TB/s                   {peer}"
+        peer = f"best peer {best:.1f} µs, ×{best / time:.2f}"
+        yield Row("decode", f"{count} × {length:,}", time, rate, "TB/s", peer)
 
 
-def prefill_rows(pool: torch.Tensor, shape: Tiles) -> Iterator[str]:
-    """One line a batch."""
+def prefill_rows(pool: torch.Tensor, shape: Tiles) -> Iterator[Row]:
+    """One row a batch."""
     for (count, chunk, prefix), best in PREFILLS.items():
         sequences = make_sequences(pool, count, prefix + chunk, chunk)
         time = microseconds(lambda layer: sequences.prefill(layer, shape), 3)  # noqa: B023
         rate = count * chunk * (prefix + (chunk + 1) / 2) * 4 * HEADS * HEAD_DIM / time / 1e6
-        yield (
-            f"prefill {count:4d} × {chunk:6d}  {time:8.1f} µs  {rate:6.0f} TFLOP/s  after {prefix:5d}"
-            f"  best peer {best:4.0f}  ×{rate / best:.2f}"
-        )
+        case = f"{count} × {chunk:,}" + (f" after {prefix:,}" if prefix else "")
+        yield Row("prefill", case, time, rate, "TFLOP/s", f"best peer {best:.0f} TFLOP/s, ×{rate / best:.2f}")
 
 
-def torch_rows(count: int = 8, chunk: int = 2048) -> Iterator[str]:
-    """One line a backend of torch's own attention, on contiguous keys and values of as many heads as queries have."""
+def torch_rows(count: int = 8, chunk: int = 2048) -> Iterator[Row]:
+    """One row a backend of torch's own attention, on contiguous keys and values of as many heads as queries have."""
     query, key, value = torch.randn(3, count, HEADS, chunk, HEAD_DIM, dtype=torch.bfloat16, device="cuda")
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
         with sdpa_kernel(backend):
             time = microseconds(lambda layer: scaled_dot_product_attention(query, key, value, is_causal=True), 5)
         rate = count * chunk * ((chunk + 1) / 2) * 4 * HEADS * HEAD_DIM / time / 1e6
-        yield f"torch   {count:4d} × {chunk:6d}  {time:8.1f} µs  {rate:6.0f} TFLOP/s  not paged, {backend.name}"
+        yield Row("torch SDPA", f"{count} × {chunk:,}", time, rate, "TFLOP/s", f"not paged, {backend.name}")
 
 
 def agreeing_rows(pool: torch.Tensor, shape: Tiles, length: int = 2000) -> int:
@@ -165,8 +165,8 @@ def sweep(pool: torch.Tensor, usual: Tiles) -> None:
     for change in changes:
         shape = replace(usual, **change)
         times = [microseconds(lambda layer: batch.decode(layer, shape), 5) for batch in decodes]  # noqa: B023
-        print(f"{change}: 64×8k 256×1k 1×32k 8×4k", *(f"{time:.1f}" for time in times), "µs;", end=" ")
-        print(f"{agreeing_rows(pool, shape)} of 2000 rows agree with prefill", flush=True)
+        print(f"{change}: 64×8k 256×1k 1×32k 8×4k", *(f"{time:.1f}" for time in times), "µs;", end=" ", file=sys.stderr)
+        print(f"{agreeing_rows(pool, shape)} of 2000 rows agree with prefill", file=sys.stderr, flush=True)
     prefills = [make_sequences(pool, *batch) for batch in ((1, 2048, 2048), (8, 2048, 2048), (1, 8192, 8192))]
     changes = [
         {"prefill_rows": rows, "prefill_warps": rows // 16, "prefill_stages": stages}
@@ -176,11 +176,11 @@ def sweep(pool: torch.Tensor, usual: Tiles) -> None:
     for change in [*changes, {"prefill_merges_inside": False}]:
         shape = replace(usual, **change)
         times = [microseconds(lambda layer: batch.prefill(layer, shape), 3) for batch in prefills]  # noqa: B023
-        print(f"{change}: 1×2k 8×2k 1×8k", *(f"{time:.0f}" for time in times), "µs", flush=True)
+        print(f"{change}: 1×2k 8×2k 1×8k", *(f"{time:.0f}" for time in times), "µs", file=sys.stderr, flush=True)
 
 
-def rows(swept: bool) -> Iterator[str]:
-    """Print the sweep, if asked for, and yield the table."""
+def rows(swept: bool) -> Iterator[Row]:
+    """Print the sweep to standard error, if asked for, and yield the table."""
     pool = make_pool(TOKENS)
     shape = tiles(HEAD_DIM, HEADS // KV_HEADS, torch.bfloat16)
     if swept:
@@ -188,4 +188,5 @@ def rows(swept: bool) -> Iterator[str]:
     yield from decode_rows(pool, shape)
     yield from prefill_rows(pool, shape)
     yield from torch_rows()
-    yield f"{agreeing_rows(pool, shape)} of 2000 rows have the same bits from prefill and from decode"
+    agreeing = agreeing_rows(pool, shape)
+    yield Row("same bits", "2,000 tokens", note=f"{agreeing} rows have the same from prefill and from decode")

@@ -1,4 +1,4 @@
-"""Speed of the kernels that work row by row, at Llama-3.1-8B's widths in bfloat16. `benchmarks.kernels` runs it."""
+"""Speed of the kernels that work row by row, at Llama-3.1-8B's widths in bfloat16, beside a plain copy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from statistics import median
 
 import torch
 
+from bench.kernels.row import Row
 from kernels.activations import silu_mul
 from kernels.copies import copy_blocks
 from kernels.norms import rms_norm
@@ -39,8 +40,8 @@ def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.bfloat16, device="cuda")
 
 
-def sampling_rows(count: int, dtype: torch.dtype, sharpness: float) -> Iterator[str]:
-    """One line a set of parameters, for logits of this type and standard deviation."""
+def sampling_rows(count: int, dtype: torch.dtype, sharpness: float) -> Iterator[Row]:
+    """One row a set of parameters, for logits of this type and standard deviation."""
     logits = (torch.randn(count, VOCABULARY, device="cuda") * sharpness).to(dtype)
     rows = torch.arange(count, device="cuda")
     for name, top_k, top_p in (
@@ -55,12 +56,12 @@ def sampling_rows(count: int, dtype: torch.dtype, sharpness: float) -> Iterator[
         limits = torch.full((count,), top_k, device="cuda"), torch.full((count,), top_p, device="cuda")
         least = torch.zeros(count, device="cuda")
         time = microseconds(lambda: sample(logits, temperature, *limits, least, rows, rows))  # noqa: B023
-        kind = f"{str(dtype)[6:]} × {sharpness:g}"
-        yield f"sample {name:12s} {count:3d} × {VOCABULARY} {kind:12s} {time:8.1f} µs"
+        case = f"{count} × {VOCABULARY:,} {str(dtype)[6:]}, spread {sharpness:g}"
+        yield Row(f"sample, {name}", case, time)
 
 
-def streaming_rows() -> Iterator[str]:
-    """One line a kernel and a number of rows, with the bytes that it has to move."""
+def streaming_rows() -> Iterator[Row]:
+    """One row a kernel and a number of rows, with the bytes that it has to move."""
     pool = torch.zeros(POOL, dtype=torch.bfloat16, device="cuda")
     weight, angles = draw(HIDDEN), torch.randn(8192, 64, device="cuda")
     for count in (256, 8192):
@@ -77,15 +78,25 @@ def streaming_rows() -> Iterator[str]:
         }  # fmt: skip
         for name, (run, moved) in kernels.items():
             time = microseconds(run)
-            yield f"{name:14s} {count:5d} rows  {time:8.1f} µs  {moved / time / 1e6:5.2f} TB/s"
+            yield Row(name, f"{count:,} rows", time, moved / time / 1e6, "TB/s")
     for count in (1, 64, 512):
         pairs = [(1 + pair, 513 + pair) for pair in range(count)]
         time = microseconds(lambda: copy_blocks(pool, pairs))  # noqa: B023
-        yield f"copy_blocks    {count:5d} pairs {time:8.1f} µs  {2 * count * pool[0].numel() * 2 / time / 1e6:5.2f} TB/s"
+        yield Row("copy_blocks", f"{count} pairs", time, 2 * count * pool[0].numel() * 2 / time / 1e6, "TB/s")
 
 
-def rows() -> Iterator[str]:
+def plain_copies() -> Iterator[Row]:
+    """One row a size: torch's own copy of contiguous memory, which is what the memory can do."""
+    for mebibytes in (2, 128, 1024, 8192):
+        source = torch.empty(mebibytes << 20, dtype=torch.uint8, device="cuda").random_()
+        target = torch.empty_like(source)
+        time = microseconds(lambda: target.copy_(source))  # noqa: B023
+        yield Row("plain copy", f"{mebibytes:,} MiB", time, 2 * source.nbytes / time / 1e6, "TB/s", "torch, contiguous")
+
+
+def rows() -> Iterator[Row]:
     """The whole table."""
+    yield from plain_copies()
     yield from streaming_rows()
     yield from sampling_rows(256, torch.float32, 3.0)
     yield from sampling_rows(256, torch.bfloat16, 3.0)

@@ -1,14 +1,10 @@
 """What the allocator core costs: a thousand requests admitted, grown token by token, and released.
 
-    python benchmarks/allocator.py [--json] [--ledger]
-
 The prompts and outputs are those of ``random.Random(42)``: of each request 50 to 500 tokens, then 20 to 200. A step is
 one message for all running sequences: each reports its progress, records one token, and asks for room for the next. The
 whole is done on pools of two sizes, whose steps must cost the same.
 """
 
-import argparse
-import json
 import pickle
 import random
 import time
@@ -21,6 +17,7 @@ from blockmgr.core.geometry import PoolGeometry
 from blockmgr.core.messages import Admission, Appends, Finished, Message, Progress, Reply, Reservations
 from blockmgr.core.pool import Pool
 from blockmgr.core.states import FinishReason
+from blockmgr.ledger import PoolLedger, RedoLog
 
 REQUESTS = 1000
 SIZES = (1_000, 100_000)
@@ -109,10 +106,8 @@ def measure(blocks: int, ledger: Ledger | None = None) -> dict[str, float]:
     }
 
 
-def with_ledger(blocks: int) -> dict[str, float]:
+def measure_with_ledger(blocks: int) -> dict[str, float]:
     """The same with a shared-memory ledger, each message a transaction."""
-    from blockmgr.ledger import PoolLedger, RedoLog
-
     redo = RedoLog.create()
     ledger = PoolLedger.create("benchmark", geometry(blocks), redo)
     try:
@@ -120,26 +115,3 @@ def with_ledger(blocks: int) -> dict[str, float]:
     finally:
         ledger.close()
         redo.close()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--ledger", action="store_true", help="with a shared-memory ledger")
-    options = parser.parse_args()
-    run = with_ledger if options.ledger else measure
-    run(SIZES[0])  # Once to warm up.
-    results = [run(blocks) for blocks in SIZES]
-    if options.json:
-        print(json.dumps(results, indent=2))
-        return
-    print(f"{'blocks':>8} {'admit':>8} {'grow':>8} {'release':>8} {'total':>8}   step of {REQUESTS}")
-    for one in results:
-        phases = (one[f"{phase}_seconds"] for phase in ("admit", "grow", "release", "total"))
-        print(
-            f"{one['blocks']:8.0f} {' '.join(f'{s:7.3f}s' for s in phases)}   {1e3 * one['full_step_seconds']:.2f} ms"
-        )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,8 @@
 """What it costs to carry one turn and its reply over the wire: decoding and encoding, without gRPC itself.
 
-    python benchmarks/codec.py [--json]
-
 A turn of n sequences: each reports its progress, appends one token and asks for room; one in sixteen gets a new block.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable
 
@@ -16,10 +12,9 @@ from blockmgr.core.messages import NONE, Appends, Message, Progress, Reply, Rese
 from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn
 from pagehold.blockmgr.v1 import session_pb2
 
-SIZES = (1, 64, 256, 1024)
-
 
 def typical(sequences: int) -> tuple[Message, Reply]:
+    """A turn of so many sequences, and its reply."""
     slots = np.arange(sequences, dtype=np.int64)
     handles, lengths = (slots % 7 + 1) << 20 | slots, 500 + slots % 1500
     message = Message(
@@ -49,6 +44,7 @@ def seconds(call: Callable[[], object]) -> list[float]:
 
 
 def measure(sequences: int) -> dict[str, dict[str, float]]:
+    """Microseconds of each part: median and 99th percentile."""
     message, reply = typical(sequences)
     turn = encode_turn(message)
     turn_bytes, reply_bytes = turn.SerializeToString(), encode_reply(reply, 1)
@@ -65,21 +61,3 @@ def measure(sequences: int) -> dict[str, dict[str, float]]:
         times = seconds(call)
         found[name] = {"p50_us": times[1000] * 1e6, "p99_us": times[1980] * 1e6}
     return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    arguments = parser.parse_args()
-    results = {sequences: measure(sequences) for sequences in SIZES}
-    if arguments.json:
-        print(json.dumps(results))
-        return
-    print(f"{'p50 / p99 in microseconds':28}" + "".join(f"{size:>16,}" for size in SIZES))
-    for name in results[SIZES[0]]:
-        cells = (f"{results[size][name]['p50_us']:.1f} / {results[size][name]['p99_us']:.1f}" for size in SIZES)
-        print(f"{name:28}" + "".join(f"{cell:>16}" for cell in cells))
-
-
-if __name__ == "__main__":
-    main()

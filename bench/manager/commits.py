@@ -1,12 +1,8 @@
 """How long the end of one step's transaction takes: final values gathered, redo record, commit, changes applied.
 
-A step of n sequences, each with one new token: twelve columns change, at n scattered places each. Run with
-
-    python -m benchmarks.ledger [--json]
+A step of n sequences, each with one new token: twelve columns change, at n scattered places each.
 """
 
-import argparse
-import json
 import statistics
 import time
 
@@ -70,23 +66,3 @@ def measure_reader() -> dict[str, float]:
 
 def _figures(taken: list[float]) -> dict[str, float]:
     return {"p50_us": round(statistics.median(taken), 1), "p99_us": round(float(np.percentile(taken, 99)), 1)}
-
-
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    as_json = parser.parse_args().json
-    commits = [measure(sequences) for sequences in (1, 64, 256, 1024)]
-    read = measure_reader()
-    if as_json:
-        print(json.dumps({"commit": commits, "read": read}))
-        return
-    print("sequences    p50 µs    p99 µs")
-    for row in commits:
-        print(f"{row['sequences']:9d}  {row['p50_us']:8.1f}  {row['p99_us']:8.1f}")
-    print(f"reading one sequence's news:  {read['p50_us']} µs (p99 {read['p99_us']})")
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ import typer
 COMMANDS_GROUP = "pagehold.commands"
 
 # The extra of the distribution that a part's own dependencies come with.
-_EXTRA_OF_PART = {"blockmgr": "manager", "executor": "executor", "kernels": "executor"}
+_EXTRA_OF_PART = {"bench": "executor", "blockmgr": "manager", "executor": "executor", "kernels": "executor"}
 
 
 def find_commands() -> dict[str, metadata.EntryPoint]:

@@ -1,0 +1,1 @@
+"""What transformers makes of the same workload, with nothing else installed."""

@@ -1,0 +1,1 @@
+"""Load on a running server, made by client processes, and what they saw of it."""
