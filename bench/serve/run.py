@@ -34,7 +34,7 @@ class Plan:
     connections: int = 1
     timeout: float | None = None
     time_limit: float | None = None
-    connect_seconds: float = 10.0
+    connect_seconds: float = 5.0
     model: str | None = None
     salt: str | None = None
 
