@@ -21,13 +21,18 @@ def add_service(
     service: ServiceDescriptor,
     handler: Callable[[str], Callable[..., Any]],
     raw: Collection[str] = (),
+    read: Callable[[type[ProtoMessage]], Callable[[bytes], Any]] | None = None,
 ) -> None:
-    """Add a service. ``handler`` gives what serves a method of that name; one of ``raw`` answers with bytes as they are."""
+    """Add a service. ``handler`` gives what serves a method of that name; one of ``raw`` answers with bytes as they are.
+
+    ``read`` makes what a handler gets of a request's bytes; absent: ``reader``.
+    """
+    read = read or reader
     handlers = {}
     for method in service.methods:
         handlers[method.name] = _maker(method)(
             handler(method.name),
-            request_deserializer=reader(GetMessageClass(method.input_type)),
+            request_deserializer=read(GetMessageClass(method.input_type)),
             response_serializer=None if method.name in raw else GetMessageClass(method.output_type).SerializeToString,
         )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))

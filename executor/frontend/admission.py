@@ -20,10 +20,19 @@ class Places:
         """Let nothing new in. Who has a place keeps it."""
         self._closed = why
 
-    def take(self) -> "Place":
-        """A place, or QueueFull; NotServing where nothing new is let in."""
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing new is let in."""
+        return self._closed is not None
+
+    def check_open(self) -> None:
+        """Raises NotServing where nothing new is let in, not even on a place that is taken."""
         if self._closed is not None:
             raise NotServing(self._closed)
+
+    def take(self) -> "Place":
+        """A place, or QueueFull; NotServing where nothing new is let in."""
+        self.check_open()
         if self.taken >= self.limit:
             raise QueueFull(self.limit, "at this front door")
         self.taken += 1

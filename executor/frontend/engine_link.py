@@ -13,7 +13,7 @@ from executor.frontend.outbox import Outbox
 from executor.frontend.sequence import End, Sequence
 from executor.manager.channel import CHANNEL_OPTIONS
 from pagehold.engine.v1 import description_pb2 as engine_pb2
-from pagehold.engine.v1 import engine_service_pb2_grpc, submit_pb2
+from pagehold.engine.v1 import engine_service_pb2, engine_service_pb2_grpc, submit_pb2
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.1
 """Seconds between attempts to connect."""
@@ -24,6 +24,8 @@ CANCEL_SECONDS = 10.0
 
 BROKEN = (grpc.RpcError, asyncio.CancelledError, asyncio.InvalidStateError)
 """What reading from and writing to a stream raise once it is over."""
+
+SUBMIT = f"/{engine_service_pb2.DESCRIPTOR.services_by_name['EngineService'].full_name}/Submit"
 
 log = structlog.get_logger()
 Described = Callable[[engine_pb2.DescribeResponse], Awaitable[None]]
@@ -117,18 +119,21 @@ class EngineLink:
             async with grpc.aio.insecure_channel(f"unix:{self._socket}", options=CHANNEL_OPTIONS) as channel:
                 self._stub = engine_service_pb2_grpc.EngineServiceStub(channel)
                 try:
-                    await self._one_stream(self._stub)
+                    await self._one_stream(channel)
                     pause = FIRST_PAUSE
                 except grpc.RpcError as error:
                     log.debug("engine away", engine=self.name, code=str(error.code()), detail=error.details())
                     pause = min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
-    async def _one_stream(self, stub: Any) -> None:
+    async def _one_stream(self, channel: grpc.aio.Channel) -> None:
         """Connect and exchange until the stream ends. Raises ``grpc.RpcError`` if there was none."""
-        self.description = await stub.Describe(engine_pb2.DescribeRequest(), timeout=DESCRIBE_SECONDS)
+        self.description = await self._stub.Describe(engine_pb2.DescribeRequest(), timeout=DESCRIBE_SECONDS)
         await self._on_described(self.description)
-        call = stub.Submit()
+        # What is sent was written before, a large prompt in a thread.
+        response = submit_pb2.SubmitResponse.FromString
+        submit: Any = channel.stream_stream(SUBMIT, request_serializer=None, response_deserializer=response)
+        call = submit()
         self._begin_again()
         reading, writing = (asyncio.create_task(work) for work in (self._read(call), self._write(call)))
         try:

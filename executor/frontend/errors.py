@@ -1,7 +1,7 @@
 """What can be wrong with a request or its way, as types; `statuses` turns them into gRPC status."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class FrontDoorError(Exception):
@@ -11,8 +11,7 @@ class FrontDoorError(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """A field that cannot be right: its path, and what it is and must be."""
 
     field: str

@@ -128,11 +128,8 @@ class Generation:
             end, over = sequence.end, sequence.is_over
             if (progress := self._progress()) is not None:
                 yield Event(progress=progress)
-            ids = await self._recorded.after(self._output.tokens, end)
-            while len(ids):
-                size = self._piece()
-                delta, ids = await self._delta(ids[:size]), ids[size:]
-                if delta is not None:
+            while len(ids := await self._recorded.after(self._output.tokens, end, self._most())):
+                if (delta := await self._delta(ids)) is not None:
                     yield Event(delta=delta)
                 if self._output.stop is not None:
                     return
@@ -151,7 +148,7 @@ class Generation:
         self._computed = computed
         return generation_pb2.Progress(computed_tokens=computed, prompt_tokens=prompt)
 
-    def _piece(self) -> int:
+    def _most(self) -> int:
         """Tokens to take at once. What comes before the token to begin with is taken on its own, and not sent."""
         before = self._from_token - self._output.tokens
         return min(before, LONGEST_DELTA) if before > 0 else LONGEST_DELTA
@@ -225,12 +222,15 @@ class Generation:
         )
 
     def _leave(self) -> None:
-        """Its client has all of it, or is gone."""
+        """Its client has all of it, or is gone, or is told that it is lost."""
         sequence, door = self._sequence, self._door
         sequence.listeners.discard(self._news)
         sequence.deliveries -= 1
         if sequence.is_over:
             door.registry.remove(sequence)
+            if sequence.given_up and not self._detached:
+                # Whoever comes back for it would compute what nobody waits for.
+                door.in_background(door.hang_up(sequence, self._attachment))
         elif self._reason != generation_pb2.END_REASON_UNSPECIFIED:
             door.release(sequence)
         elif not door.is_leaving:

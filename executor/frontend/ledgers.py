@@ -64,11 +64,11 @@ class Ledgers:
             mapped.close()
         return mapped is not None
 
-    def tokens(self, pool: str, handle: int, start: int) -> Sequence[int]:
-        """The recorded tokens of a sequence from a position on; none if there are none yet or the handle is stale."""
+    def tokens(self, pool: str, handle: int, start: int, most: int) -> Sequence[int]:
+        """Recorded tokens of a sequence from a position on, at most so many; none if the handle is stale."""
         reader = self._readers.get(pool)
         found = None if reader is None else reader.tokens(handle, start)
-        return () if found is None else found.tolist()
+        return () if found is None else found[:most].tolist()
 
     def row(self, pool: str, handle: int) -> SequenceRow | None:
         """A sequence's row with the request that is kept in it; None if the handle is stale."""

@@ -11,6 +11,7 @@ import structlog
 
 from executor.frontend.errors import InvalidRequest, NotFound, NotServing
 from executor.frontend.tokenizer import Tokenizer, load_tokenizer
+from executor.frontend.validation import LONGEST_TEXT, PromptLimits
 from pagehold.blockmgr.v1 import pool_pb2
 from pagehold.engine.v1 import description_pb2
 
@@ -36,6 +37,13 @@ class Model:
     def vocabulary(self) -> int:
         """Ids below it may be sent: the model computes them, and the tokenizer knows them."""
         return min(self.description.vocabulary, self.tokenizer.size)
+
+    @property
+    def limits(self) -> PromptLimits:
+        """What prompts may be at most. Where a token stands for so much text at most, the context is a limit for text."""
+        max_length = self.description.max_length
+        longest = max_length * self.tokenizer.longest_token
+        return PromptLimits(self.vocabulary, max_length, min(longest, LONGEST_TEXT) if longest else LONGEST_TEXT)
 
 
 class Models:

@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Iterable
 
 from executor.frontend.sequence import Sequence
+from executor.frontend.wire import field_of
 from pagehold.engine.v1 import submit_pb2
 
 MESSAGE_BYTES = 4 << 20
 """Prompts put into one message, in bytes; one that is larger goes alone."""
-
-LONGEST_ID = 5
-"""Bytes of a token id at most."""
 
 
 class Outbox:
@@ -46,25 +44,26 @@ class Outbox:
         self.cancels, self.forgets = list(cancels), set()
         self.due.set()
 
-    def take(self) -> submit_pb2.SubmitRequest | None:
-        """The next message; None: there is nothing to say."""
+    def take(self) -> bytes | None:
+        """The next message, a serialised ``SubmitRequest``; None: there is nothing to say."""
         if self._door is None and not (self.pending or self.cancels or self.forgets):
             return None
         message = submit_pb2.SubmitRequest(door=self._door, forgets=self.forgets)
         self._door, self.forgets = None, set()
+        starts: list[bytes] = []
         size = 0
         while self.pending:
             sequence = next(iter(self.pending.values()))
-            size += LONGEST_ID * len(sequence.start.prompt) if sequence.start is not None else 0
-            if size > MESSAGE_BYTES and (message.starts or message.follows):
+            size += len(sequence.start or b"")
+            if size > MESSAGE_BYTES and (starts or message.follows):
                 break
             del self.pending[sequence.uuid]
             if sequence.start is None:
                 message.follows.append(sequence.uuid)
             else:
-                message.starts.append(sequence.start)
+                starts.append(field_of(message.STARTS_FIELD_NUMBER, sequence.start))
         if not self.pending:
-            # Behind the starts: what was never started cannot be cancelled.
+            # The engine takes cancels behind the starts of a message: what was never started cannot be cancelled.
             message.cancels.extend(self.cancels)
             self.cancels = []
-        return message
+        return b"".join((message.SerializeToString(), *starts))

@@ -10,8 +10,9 @@ import secrets
 from dataclasses import dataclass
 
 from executor.frontend.errors import InvalidRequest
+from executor.frontend.wire import written
 from pagehold.engine.v1 import description_pb2, request_pb2
-from pagehold.inference.v1 import generation_pb2, parameters_pb2
+from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
 
 DIGEST_BYTES = 16
 
@@ -130,14 +131,20 @@ def cache_of(settled: request_pb2.Request) -> parameters_pb2.CacheParameters:
 
 
 def body_digest(request: generation_pb2.GenerateRequest) -> bytes:
-    """Digest, 16 bytes, of what a request says: the same request again has the same one."""
-    return _digest(b"body", request.SerializeToString(deterministic=True))
+    """Digest, 16 bytes, of what a request says: the same request again has the same one, however it was written."""
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"body")
+    for field, value in request.ListFields():
+        if field.message_type is None:
+            said = repr(value).encode()
+        elif field.name == "prompt" and value.HasField("ids"):
+            said = written(prompt_pb2.TokenIds, "ids", value.ids.ids)
+        else:
+            said = value.SerializeToString(deterministic=True)
+        digest.update(b"%d:%d:" % (field.number, len(said)))
+        digest.update(said)
+    return digest.digest()
 
 
 def caller_digest(request_id: str) -> bytes:
     """Digest, 16 bytes, of a caller's name for a request; the same through whichever door it comes."""
-    return _digest(b"caller", request_id.encode())
-
-
-def _digest(kind: bytes, data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES, person=kind).digest()
+    return hashlib.blake2b(request_id.encode(), digest_size=DIGEST_BYTES, person=b"caller").digest()

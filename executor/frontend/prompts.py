@@ -1,50 +1,38 @@
-"""Prompts to tokens."""
+"""Prompts to tokens. All of it takes as long as the prompt is: call it from a thread unless that is short."""
 
-from collections.abc import Sequence
-
-from executor.frontend.errors import InvalidRequest
-from executor.frontend.models import Model, Models
+from executor.frontend.models import Model
+from executor.frontend.tokenizer import TooManyTokens
+from executor.frontend.validation import check_context, check_text
+from executor.frontend.wire import list_of
 from pagehold.inference.v1 import prompt_pb2
 
-MANY = 1 << 14
-"""Ids of a prompt from which on what is done with it is done in a thread."""
 
-PIECE = 1 << 15
-"""Ids copied without letting other threads run: some milliseconds' worth."""
-
-
-def list_of(ids: Sequence[int]) -> list[int]:
-    """Copy ids, piece by piece."""
-    copied: list[int] = []
-    for start in range(0, len(ids), PIECE):
-        copied.extend(ids[start : start + PIECE])
-    return copied
-
-
-async def text_of(models: Models, model: Model, prompt: prompt_pb2.Prompt) -> str:
-    """The text of a prompt that is not given as ids."""
+def text_of(model: Model, prompt: prompt_pb2.Prompt) -> str:
+    """The text of a prompt that is not given as ids. Raises InvalidRequest for one that is too long for any model."""
     if prompt.WhichOneof("content") == "text":
         return prompt.text
     chat = prompt.chat
     messages = [{"role": message.role, "content": message.content} for message in chat.messages]
     generation = chat.add_generation_prompt if chat.HasField("add_generation_prompt") else True
-    return await models.in_thread(model.tokenizer.render, messages, generation)
+    text = model.tokenizer.render(messages, generation)
+    check_text("prompt.chat", len(text), model.limits.longest_text)
+    return text
 
 
-async def tokens_of(models: Models, model: Model, prompt: prompt_pb2.Prompt) -> list[int]:
-    """The tokens of a prompt.
+def tokens_of(model: Model, prompt: prompt_pb2.Prompt) -> list[int]:
+    """The tokens of a prompt that was checked, at least one and at most as many as leave room for one more.
 
     Ids are taken as they are. A text gets the model's own special tokens at its start; a conversation gets what its
-    template writes, and nothing else. Raises InvalidRequest for a text that is too long for any tokenising to help.
+    template writes, and nothing else. Raises InvalidRequest, or Unsuitable where the model cannot take its kind.
     """
-    kind = prompt.WhichOneof("content")
+    kind, max_length = prompt.WhichOneof("content"), model.description.max_length
     if kind == "ids":
-        return await models.off_loop_if(len(prompt.ids.ids) > MANY, list_of, prompt.ids.ids)
-    text = await text_of(models, model, prompt)
-    longest = model.description.max_length * model.tokenizer.longest_token
-    if 0 < longest < len(text):
-        raise InvalidRequest.of(
-            f"prompt.{kind}",
-            f"is {len(text)} characters long, but {model.description.max_length} tokens have at most {longest}",
-        )
-    return await models.in_thread(model.tokenizer.encode, text, kind == "text")
+        ids = list_of(prompt.ids.ids)
+    else:
+        try:
+            ids = model.tokenizer.encode(text_of(model, prompt), kind == "text", most=max_length - 1)
+        except TooManyTokens as error:
+            check_context(error.tokens, max_length)
+            raise
+    check_context(len(ids), max_length)
+    return ids

@@ -12,20 +12,26 @@ class RecordedTokens:
 
     def __init__(self, door: Door, sequence: Sequence) -> None:
         self._door, self._sequence = door, sequence
+        self._archived: End | None = None
 
-    async def after(self, taken: int, end: End | None) -> List[int]:
-        """Those behind the first ``taken``; all there are if it has ended. Raises GenerationLost if they are gone."""
+    async def after(self, taken: int, end: End | None, most: int) -> List[int]:
+        """At most so many of those behind the first ``taken``. None: there are no more yet, or no more at all behind
+        its ``end``. Raises GenerationLost if they are gone.
+        """
         sequence = self._sequence
         position = sequence.prompt_tokens + taken
         if end is None:
-            return self._door.ledgers.tokens(sequence.pool, sequence.handle, position) if sequence.handle else ()
+            if not sequence.handle:
+                return ()
+            return self._door.ledgers.tokens(sequence.pool, sequence.handle, position, most)
         if position >= end.tokens:
             return ()
         if position < end.tail_start:
-            end = await self._kept()
-        return end.tail[position - end.tail_start : end.tokens - end.tail_start]
+            end = self._archived = self._archived or await self._look_up()
+        first = position - end.tail_start
+        return end.tail[first : min(first + most, end.tokens - end.tail_start)]
 
-    async def _kept(self) -> End:
+    async def _look_up(self) -> End:
         """The whole of a sequence that has ended, as the manager keeps it for a while."""
         sequence = self._sequence
         found = await self._door.manager.look_up(sequence.pool, uuid=sequence.uuid)

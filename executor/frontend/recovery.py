@@ -68,9 +68,12 @@ class Recovery:
             await self._ask(link, sequence)
 
     def _give_up(self, link: EngineLink, sequence: Sequence) -> None:
+        """Nobody is kept waiting any longer. Whoever delivers it tells the manager that nobody does."""
         link.drop(sequence)
+        if not sequence.accepted:
+            link.cancel(sequence.uuid)
         text = f"engine {link.name} has been away for {self._lost_seconds:g} s"
-        sequence.fail(GenerationLost(sequence.output_tokens) if sequence.accepted else NotServing(text))
+        sequence.give_up(GenerationLost(sequence.output_tokens) if sequence.accepted else NotServing(text))
 
     async def _ask(self, link: EngineLink, sequence: Sequence) -> None:
         found = await self._manager.look_up(sequence.pool, uuid=sequence.uuid, seconds=ASK_SECONDS)

@@ -31,17 +31,13 @@ class Registry:
     def add(self, sequence: Sequence, body: bytes) -> None:
         """Enter a request. Raises AlreadyExists or InvalidRequest where its name is taken by one in flight."""
         name = sequence.request.request_id
-        self.check(name, body)
+        taken = self._by_name.get(name) if name else None
+        if taken is not None:
+            raise taken_name(name, same_body=taken.body == body, where=f"by request {taken.sequence.uuid.hex()}")
         entry = Entry(sequence, body)
         self._by_uuid[sequence.uuid] = entry
         if name:
             self._by_name[name] = entry
-
-    def check(self, name: str, body: bytes) -> None:
-        """Raises what ``add`` would, for a caller's name; an empty one is always free."""
-        taken = self._by_name.get(name) if name else None
-        if taken is not None:
-            raise taken_name(name, same_body=taken.body == body, where=f"by request {taken.sequence.uuid.hex()}")
 
     def remove(self, sequence: Sequence) -> None:
         """Its end is known here, or somebody else's concern. May be repeated."""

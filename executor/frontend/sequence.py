@@ -33,14 +33,15 @@ class End:
 class Sequence:
     """What is known of one request. The engine's link and the recovery write it, deliveries read it; all on the loop.
 
-    ``start`` is kept as long as the request may have to be started again; None: others started it, it is followed.
+    ``start`` is the message that starts it at an engine, a serialised ``engine.v1.Start``, kept as long as it may have
+    to be started again; None: others started it, it is followed.
     """
 
     uuid: bytes
     pool: str
     request: request_pb2.Request
     prompt_tokens: int
-    start: submit_pb2.Start | None = None
+    start: bytes | None = None
     handle: int = 0
     """0: not accepted yet, as far as is known here."""
     cached_tokens: int | None = None
@@ -54,6 +55,8 @@ class Sequence:
     end: End | None = None
     failure: Exception | None = None
     """Why nothing more of it will be heard here."""
+    given_up: bool = False
+    """Its engine stayed away too long. It may live on all the same."""
     unsure_since: float | None = None
     """When its engine was lost or did not know it, on the monotonic clock. None: all is well."""
     disowned: bool = False
@@ -114,6 +117,11 @@ class Sequence:
         """Nothing more will be heard of it here."""
         self.failure = failure
         self.wake()
+
+    def give_up(self, failure: Exception) -> None:
+        """Its engine stayed away too long: nothing more is waited for."""
+        self.given_up = True
+        self.fail(failure)
 
     def trust(self) -> None:
         """Its engine is there again and is told of it. Until it is accepted there is nothing to be unsure of."""

@@ -9,7 +9,8 @@ from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from executor.frontend.readiness import Readiness
-from executor.frontend.service import MESSAGE_BYTES, InferenceServicer, add_to_server
+from executor.frontend.service import InferenceServicer, add_to_server
+from executor.frontend.tokens import MESSAGE_BYTES
 from pagehold.inference.v1 import inference_service_pb2
 
 SERVICE: str = inference_service_pb2.DESCRIPTOR.services_by_name["InferenceService"].full_name

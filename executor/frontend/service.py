@@ -7,29 +7,33 @@ from contextlib import aclosing, contextmanager
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
-from blockmgr.service.contract import add_service, readable
-from executor.frontend import attachment, requests, validation
+from blockmgr.service.contract import add_service
+from executor.frontend import attachment, requests, tokens
 from executor.frontend.batch import generate_batch
 from executor.frontend.door import Door
 from executor.frontend.engines import pool_of
 from executor.frontend.generation import Event
 from executor.frontend.models import Model
 from executor.frontend.parameters import SamplingDefaults
-from executor.frontend.prompts import text_of, tokens_of
 from executor.frontend.statuses import guarded, reason_of
 from executor.frontend.stopwatch import Arrival
 from executor.frontend.submission import submit
+from executor.frontend.tokens import MESSAGE_BYTES
+from executor.frontend.wire import Received
 from pagehold.inference.v1 import (
     generation_pb2,
     inference_service_pb2,
     requests_pb2,
     server_pb2,
-    tokens_pb2,
 )
 
-MESSAGE_BYTES = 16 << 20
-"""Largest message to a door."""
+LARGE = frozenset({"Generate", "BatchGenerate", "Tokenize", "Detokenize", "RenderPrompt"})
+"""Methods whose requests may be large. Each takes a place before it reads one."""
+
+WRITTEN = ("Tokenize", "Detokenize", "RenderPrompt")
+"""Methods whose answers may be large, and come as bytes."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -43,17 +47,18 @@ class InferenceServicer:
 
     # -- generating --------------------------------------------------------------------------------------------------
 
-    async def Generate(self, request: generation_pb2.GenerateRequest, context: Context) -> None:
+    async def Generate(self, received: Received, context: Context) -> None:
         """Generate an answer."""
         arrived = Arrival.now()
         with self._failures_counted(), self._door.places.take():
-            generation = await submit(self._door, request, arrived)
+            generation = await submit(self._door, await self._read(received), arrived, received.is_large)
             await _send(context, generation.events(), generation_pb2.GenerateResponse)
 
-    async def BatchGenerate(self, request: generation_pb2.BatchGenerateRequest, context: Context) -> None:
+    async def BatchGenerate(self, received: Received, context: Context) -> None:
         """Generate several."""
         with self._door.places.take() as place:
-            async with aclosing(generate_batch(self._door, request, place)) as responses:
+            request = await self._read(received)
+            async with aclosing(generate_batch(self._door, request, place, received.is_large)) as responses:
                 async for response in responses:
                     await context.write(response)
 
@@ -91,43 +96,23 @@ class InferenceServicer:
 
     # -- tokens ------------------------------------------------------------------------------------------------------
 
-    async def Tokenize(self, request: tokens_pb2.TokenizeRequest, context: Context) -> tokens_pb2.TokenizeResponse:
+    async def Tokenize(self, received: Received, context: Context) -> bytes:
         """Text to tokens."""
         with self._door.places.take():
-            model = await self._model(request)
-            special = request.add_special_tokens if request.HasField("add_special_tokens") else True
-            ids = await self._door.models.in_thread(model.tokenizer.encode, request.text, special)
-            return tokens_pb2.TokenizeResponse(ids=ids)
+            return await tokens.tokenize(self._door, await self._read(received))
 
-    async def Detokenize(
-        self, request: tokens_pb2.DetokenizeRequest, context: Context
-    ) -> tokens_pb2.DetokenizeResponse:
+    async def Detokenize(self, received: Received, context: Context) -> bytes:
         """Tokens to text."""
         with self._door.places.take():
-            model = await self._model(request)
-            validation.check_each("ids", request.ids, model.vocabulary)
-            skip = request.skip_special_tokens if request.HasField("skip_special_tokens") else True
-            text = await self._door.models.in_thread(model.tokenizer.decode, list(request.ids), skip)
-            return tokens_pb2.DetokenizeResponse(text=text)
+            return await tokens.detokenize(self._door, await self._read(received))
 
-    async def RenderPrompt(
-        self, request: tokens_pb2.RenderPromptRequest, context: Context
-    ) -> tokens_pb2.RenderPromptResponse:
+    async def RenderPrompt(self, received: Received, context: Context) -> bytes:
         """A prompt as a generation would see it."""
         with self._door.places.take():
-            model, models = await self._model(request), self._door.models
-            found = validation.Findings()
-            validation.check_prompt(found, request.HasField("prompt"), request.prompt, model.vocabulary)
-            found.raise_if_any()
-            ids = await tokens_of(models, model, request.prompt)
-            if request.prompt.WhichOneof("content") == "chat":
-                text = await text_of(models, model, request.prompt)
-            else:
-                text = await models.in_thread(model.tokenizer.decode, ids)
-            return tokens_pb2.RenderPromptResponse(text=text, ids=ids)
+            return await tokens.render_prompt(self._door, await self._read(received))
 
-    async def _model(self, request: Any) -> Model:
-        return await self._door.models.find(request.model if request.HasField("model") else None)
+    async def _read(self, received: Received) -> Any:
+        return await self._door.models.off_loop_if(received.is_large, received.read)
 
     # -- the server --------------------------------------------------------------------------------------------------
 
@@ -196,13 +181,19 @@ async def _send(context: Context, events: AsyncGenerator[Event, None], response:
 def add_to_server(servicer: InferenceServicer, server: grpc.aio.Server) -> None:
     """Register the service."""
     service = inference_service_pb2.DESCRIPTOR.services_by_name["InferenceService"]
-    add_service(server, service, lambda name: _guard(getattr(servicer, name)))
+    add_service(server, service, lambda name: _guard(name, getattr(servicer, name)), WRITTEN, _receive)
 
 
-def _guard(method: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
-    async def call(request: Any, context: Context) -> Any:
+def _receive(kind: type[Message]) -> Callable[[bytes], Received]:
+    return lambda data: Received(kind, data)
+
+
+def _guard(
+    name: str, method: Callable[[Any, Context], Awaitable[Any]]
+) -> Callable[[Received, Context], Awaitable[Any]]:
+    async def call(received: Received, context: Context) -> Any:
         async def serve() -> Any:
-            return await method(readable(request), context)
+            return await method(received if name in LARGE else received.read_small(), context)
 
         return await guarded(context, serve)
 

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from dataclasses import dataclass
 
 from executor.frontend import parameters, validation
 from executor.frontend.door import Door
@@ -10,70 +11,79 @@ from executor.frontend.engines import model_of, pool_of
 from executor.frontend.errors import InvalidRequest, NotServing
 from executor.frontend.generation import Generation
 from executor.frontend.models import Model
-from executor.frontend.prompts import MANY, PIECE, tokens_of
+from executor.frontend.prompts import tokens_of
 from executor.frontend.sequence import Sequence
 from executor.frontend.stopwatch import Arrival
+from executor.frontend.wire import written
 from pagehold.engine.v1 import request_pb2, submit_pb2
 from pagehold.inference.v1 import generation_pb2
-
-NO_DIGEST = b""
 
 LARGEST_START = 15 << 20
 """Bytes of a prompt on its way to the engine: a message that the engine's server refuses would end the stream of all."""
 
 
-async def submit(door: Door, request: generation_pb2.GenerateRequest, arrived: Arrival) -> Generation:
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with everything filled in, ready to be sent. ``start`` is the message to the engine, as bytes."""
+
+    uuid: bytes
+    request: request_pb2.Request
+    prompt_tokens: int
+    body: bytes
+    start: bytes
+
+
+async def submit(
+    door: Door, request: generation_pb2.GenerateRequest, arrived: Arrival, is_large: bool = False
+) -> Generation:
     """Check a request, tokenise its prompt, and send it to an engine. Whoever calls has taken a place for it.
 
-    Raises whatever is wrong with it; nothing was begun then.
+    ``is_large``: it came in a large message. Raises whatever is wrong with it; nothing was begun then.
     """
-    models = door.models
-    model = await models.find(request.model if request.HasField("model") else None)
-    body = await models.off_loop_if(len(request.prompt.ids.ids) > MANY, _examine, request, model)
-    door.registry.check(request.request_id, body)
-    prompt = await tokens_of(models, model, request.prompt)
+    model = await door.models.find(request.model if request.HasField("model") else None)
+    # To tokenise takes long, however small the text is.
+    takes_long = is_large or request.prompt.WhichOneof("content") in ("text", "chat")
+    default = door.settings.default_max_tokens
+    prepared = await door.models.off_loop_if(takes_long, prepare, request, model, default, arrived.time)
+    return _send(door, model, prepared, arrived)
+
+
+def prepare(request: generation_pb2.GenerateRequest, model: Model, default_max_tokens: int, arrived: float) -> Prepared:
+    """Check, tokenise and write a request. Takes as long as the request is. Raises what is wrong with it."""
+    validation.check_generate(request, model.limits)
+    body = parameters.body_digest(request)
+    prompt = tokens_of(model, request.prompt)
     validation.check_length(len(prompt), request, model.description.max_length)
-    settled = parameters.settle(request, model.description, len(prompt), door.settings.default_max_tokens, arrived.time)
+    settled = parameters.settle(request, model.description, len(prompt), default_max_tokens, arrived)
     parameters.check_size(settled, model.pool.geometry.request_bytes)
-    start = await models.off_loop_if(len(prompt) > MANY, _start_of, settled, prompt, body)
-    return _send(door, model, start, arrived)
-
-
-def _examine(request: generation_pb2.GenerateRequest, model: Model) -> bytes:
-    """Check all that can be checked before the prompt is tokenised; the digest of the request."""
-    validation.check_generate(request, model.vocabulary, model.description.max_length)
-    return parameters.body_digest(request)
-
-
-def _start_of(settled: request_pb2.Request, prompt: list[int], body: bytes) -> submit_pb2.Start:
     name = settled.request_id
-    start = submit_pb2.Start(
+    head = submit_pb2.Start(
         uuid=uuid.uuid4().bytes,
         request=settled,
-        caller=parameters.caller_digest(name) if name else NO_DIGEST,
+        caller=parameters.caller_digest(name) if name else b"",
         body=body,
     )
-    for first in range(0, len(prompt), PIECE):
-        start.prompt.extend(prompt[first : first + PIECE])
-    if (size := start.ByteSize()) > LARGEST_START:
-        raise InvalidRequest.of("prompt", f"takes {size} bytes as tokens, but may take at most {LARGEST_START}")
-    return start
+    start = head.SerializeToString() + written(submit_pb2.Start, "prompt", prompt)
+    if len(start) > LARGEST_START:
+        text = f"takes {len(start)} bytes as tokens, but may take at most {LARGEST_START}"
+        raise InvalidRequest.of("prompt", text)
+    return Prepared(head.uuid, settled, len(prompt), body, start)
 
 
-def _send(door: Door, model: Model, start: submit_pb2.Start, arrived: Arrival) -> Generation:
+def _send(door: Door, model: Model, prepared: Prepared, arrived: Arrival) -> Generation:
     if door.is_leaving:
         raise NotServing("this front door stops")
     link = choose_engine(door, model.name)
     sequence = Sequence(
-        uuid=start.uuid,
+        uuid=prepared.uuid,
         pool=pool_of(link) or model.pool.name,
-        request=start.request,
-        prompt_tokens=len(start.prompt),
-        start=start,
+        request=prepared.request,
+        prompt_tokens=prepared.prompt_tokens,
+        start=prepared.start,
     )
-    door.registry.add(sequence, start.body)
+    door.registry.add(sequence, prepared.body)
     link.add(sequence)
-    return Generation(door, sequence, model, arrived=arrived, detached=start.request.detached)
+    return Generation(door, sequence, model, arrived=arrived, detached=prepared.request.detached)
 
 
 def choose_engine(door: Door, model: str) -> EngineLink:

@@ -14,6 +14,17 @@ from executor.frontend.errors import InvalidRequest, Unsuitable
 
 TOKENIZER_FILE = "tokenizer.json"
 
+FEW = 1024
+"""Tokens that are decoded faster than another thread can be let run."""
+
+
+class TooManyTokens(Exception):
+    """A text has more tokens than were wanted."""
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__(f"{tokens} tokens")
+        self.tokens = tokens
+
 
 class Tokenizer(Protocol):
     """What a front door asks of a tokenizer."""
@@ -26,8 +37,11 @@ class Tokenizer(Protocol):
     """Ids of tokens that are one byte each; bytes that stand together are decoded together."""
     has_chat_template: bool
 
-    def encode(self, text: str, special: bool = True) -> list[int]:
-        """Tokens of a text, with the model's own special tokens at its start if ``special``."""
+    def encode(self, text: str, special: bool = True, most: int | None = None) -> list[int]:
+        """Tokens of a text, with the model's own special tokens at its start if ``special``.
+
+        Raises TooManyTokens for more than ``most``, before a list is made of them.
+        """
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
         """Text of tokens. Ids that are not known say nothing; bytes that are no whole character become U+FFFD."""
@@ -70,10 +84,14 @@ class FastTokenizer:
             return frozenset()
         return frozenset(vocabulary[name] for byte in range(256) if (name := f"<0x{byte:02X}>") in vocabulary)
 
-    def encode(self, text: str, special: bool = True) -> list[int]:
+    def encode(self, text: str, special: bool = True, most: int | None = None) -> list[int]:
         """Tokens of a text. What a template puts behind a text, such as an end of sequence, is left out."""
-        ids: list[int] = self._encode(text, special).ids
-        return ids[: len(ids) - self._behind] if special else ids
+        encoding = self._encode(text, special)
+        tokens = len(encoding) - (self._behind if special else 0)
+        if most is not None and tokens > most:
+            raise TooManyTokens(tokens)
+        ids: list[int] = encoding.ids
+        return ids[:tokens]
 
     def _encode(self, text: str, special: bool) -> Any:
         # Of the library's ways to encode only this one lets go of the interpreter's lock.
@@ -81,7 +99,11 @@ class FastTokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
         """Text of tokens, exactly as they stand: spaces are not tidied up."""
-        text: str = self._backend.decode(ids, skip_special_tokens=skip_special)
+        if len(ids) <= FEW:
+            text: str = self._backend.decode(ids, skip_special_tokens=skip_special)
+            return text
+        # As with encoding, only this way lets go of the interpreter's lock.
+        (text,) = self._backend.decode_batch([ids], skip_special_tokens=skip_special)
         return text
 
     def says_something(self, token: int) -> bool:
@@ -112,7 +134,7 @@ class NoTokenizer:
         """With so many ids, all of which say nothing."""
         self.size = size
 
-    def encode(self, text: str, special: bool = True) -> list[int]:
+    def encode(self, text: str, special: bool = True, most: int | None = None) -> list[int]:
         """Refused."""
         raise Unsuitable("the model has no tokenizer; send token ids instead of text")
 

@@ -1,10 +1,12 @@
 """Requests looked at before anything is begun: everything that is wrong with one is found at once."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from executor.frontend.errors import InvalidRequest, Violation
+from executor.frontend.wire import pieces
 from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
 
 LONGEST_REQUEST_ID = 128
@@ -14,12 +16,24 @@ LONGEST_TIME_BUDGET = 86_400.0
 MOST_STOPS, LONGEST_STOP = 16, 1024
 MOST_STOP_IDS = 64
 LONGEST_SALT = 256
-SHOWN_IDS = 3
-"""Wrong ids of one list that are named one by one."""
-PIECE = 1 << 15
-"""Ids looked at without letting other threads run: some milliseconds' worth."""
+LONGEST_TEXT = 4 << 20
+"""Characters of a text, and of all that is said in a conversation."""
+MOST_MESSAGES = 10_000
+MOST_IDS = 1 << 20
+"""Ids of a request that is no prompt, and of its answer."""
+SHOWN = 3
+"""Wrong ones of one list that are named one by one."""
 LONGEST_SHOWN = 40
-"""Characters of a wrong value that are shown."""
+"""Characters of a wrong name that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLimits:
+    """What a model takes. Lengths in tokens, of prompt and output together, and in characters."""
+
+    vocabulary: int
+    max_length: int
+    longest_text: int = LONGEST_TEXT
 
 
 class Findings:
@@ -30,30 +44,33 @@ class Findings:
 
     def add(self, field: str, value: object, limit: str) -> None:
         """A field, what it is, and what it must be."""
-        shown = repr(value) if isinstance(value, str) else str(value)
-        shown = shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + "…"
-        self.violations.append(Violation(field, f"is {shown}, but {limit}"))
+        self.violations.append(Violation(field, f"is {value}, but {limit}"))
 
     def check(self, right: bool, field: str, value: object, limit: str) -> None:
         """Note it unless it is right."""
         if not right:
             self.add(field, value, limit)
 
-    def ids(self, field: str, ids: Sequence[int], vocabulary: int) -> None:
-        """Ids must be known. The first few that are not are named."""
-        wrong = [
-            start + place
-            for start in range(0, len(ids), PIECE)
+    def ids(self, field: str, ids: Sequence[int], vocabulary: int, most: int) -> None:
+        """At most so many ids, each known. The first few that are not are named."""
+        if len(ids) > most:
+            self.add(field, f"{len(ids)} ids long", f"may have at most {most}")
+            return
+        wrong: list[int] = []
+        start = 0
+        for piece in pieces(ids):
             # Most pieces are right, and told to be so without a loop.
-            if max(piece := ids[start : start + PIECE]) >= vocabulary
-            for place, token in enumerate(piece)
-            if token >= vocabulary
-        ]
-        limit = f"must lie in 0..{vocabulary - 1}, the model's vocabulary"
-        for place in wrong[:SHOWN_IDS]:
-            self.add(f"{field}[{place}]", ids[place], limit)
-        if len(wrong) > SHOWN_IDS:
-            self.add(field, f"wrong in {len(wrong) - SHOWN_IDS} more places", limit)
+            if max(piece) >= vocabulary:
+                wrong.extend(start + place for place, token in enumerate(piece) if token >= vocabulary)
+            start += len(piece)
+        for place in wrong[:SHOWN]:
+            self.add(f"{field}[{place}]", ids[place], f"must lie in 0..{vocabulary - 1}, the model's vocabulary")
+        self.count_rest(field, wrong)
+
+    def count_rest(self, field: str, wrong: Sequence[int]) -> None:
+        """Wrong places of a list, of which the first few were named: how many more there are."""
+        if len(wrong) > SHOWN:
+            self.add(field, f"wrong in {len(wrong) - SHOWN} more places", "each must be right")
 
     def raise_if_any(self) -> None:
         """Raises InvalidRequest with all that was found."""
@@ -61,14 +78,14 @@ class Findings:
             raise InvalidRequest(self.violations)
 
 
-def check_generate(request: generation_pb2.GenerateRequest, vocabulary: int, max_length: int) -> None:
+def check_generate(request: generation_pb2.GenerateRequest, limits: PromptLimits) -> None:
     """All of a request that can be judged before its prompt is tokenised. Raises InvalidRequest."""
     found = Findings()
     if request.HasField("request_id"):
         check_request_id(found, request.request_id)
-    check_prompt(found, request.HasField("prompt"), request.prompt, vocabulary)
+    check_prompt(found, request.HasField("prompt"), request.prompt, limits)
     _check_sampling(found, request.sampling)
-    _check_stopping(found, request.stopping, vocabulary, max_length)
+    _check_stopping(found, request.stopping, limits)
     size = len(request.cache.salt.encode())
     found.check(size <= LONGEST_SALT, "cache.salt", f"{size} bytes long", f"may have at most {LONGEST_SALT}")
     low, high = PRIORITIES
@@ -84,23 +101,44 @@ def check_request_id(found: Findings, request_id: str) -> None:
     """A caller's own name for a request."""
     size = len(request_id.encode())
     right = 1 <= size <= LONGEST_REQUEST_ID and request_id.isprintable()
-    found.check(right, "request_id", request_id, f"must be 1 to {LONGEST_REQUEST_ID} bytes of printable text")
+    shown = request_id if size <= LONGEST_SHOWN else request_id[:LONGEST_SHOWN] + "…"
+    found.check(right, "request_id", repr(shown), f"must be 1 to {LONGEST_REQUEST_ID} bytes of printable text")
 
 
-def check_prompt(found: Findings, present: bool, prompt: prompt_pb2.Prompt, vocabulary: int) -> None:
-    """A prompt: there, and not empty."""
+def check_prompt(found: Findings, present: bool, prompt: prompt_pb2.Prompt, limits: PromptLimits) -> None:
+    """A prompt: there, not empty, and not longer than any prompt can be."""
     kind = prompt.WhichOneof("content") if present else None
     if kind is None:
         found.add("prompt", "absent", "text, ids or a chat is required")
     elif kind == "text":
-        found.check(bool(prompt.text), "prompt.text", "empty", "must have at least one character")
+        _check_text(found, "prompt.text", len(prompt.text), limits.longest_text)
     elif kind == "ids":
         found.check(bool(prompt.ids.ids), "prompt.ids.ids", "empty", "must have at least one id")
-        found.ids("prompt.ids.ids", prompt.ids.ids, vocabulary)
+        if len(prompt.ids.ids) < limits.max_length:
+            found.ids("prompt.ids.ids", prompt.ids.ids, limits.vocabulary, limits.max_length)
+        else:
+            found.add("prompt.ids.ids", f"{len(prompt.ids.ids)} tokens long", _context(limits.max_length))
     else:
-        found.check(bool(prompt.chat.messages), "prompt.chat.messages", "empty", "must have at least one message")
-        for place, message in enumerate(prompt.chat.messages):
-            found.check(bool(message.role), f"prompt.chat.messages[{place}].role", "empty", "must say who speaks")
+        _check_chat(found, prompt.chat, limits)
+
+
+def _check_text(found: Findings, field: str, characters: int, most: int) -> None:
+    limit = f"must have at least one character and may have at most {most}"
+    found.check(1 <= characters <= most, field, f"{characters} characters long", limit)
+
+
+def _check_chat(found: Findings, chat: prompt_pb2.Chat, limits: PromptLimits) -> None:
+    count, field = len(chat.messages), "prompt.chat.messages"
+    if not 1 <= count <= MOST_MESSAGES:
+        found.add(field, f"{count} messages long", f"must have 1 to {MOST_MESSAGES}")
+        return
+    silent = [place for place, message in enumerate(chat.messages) if not message.role]
+    for place in silent[:SHOWN]:
+        found.add(f"{field}[{place}].role", "empty", "must say who speaks")
+    found.count_rest(field, silent)
+    characters = sum(len(message.content) for message in chat.messages)
+    limit = f"may have at most {limits.longest_text} together"
+    found.check(characters <= limits.longest_text, field, f"{characters} characters long", limit)
 
 
 def _check_sampling(found: Findings, sampling: parameters_pb2.SamplingParameters) -> None:
@@ -118,11 +156,9 @@ def number(found: Findings, message: Any, name: str, right: Any, limit: str, gro
         found.check(math.isfinite(value) and right(value), f"{group}.{name}", value, limit)
 
 
-def _check_stopping(
-    found: Findings, stopping: parameters_pb2.StoppingParameters, vocabulary: int, max_length: int
-) -> None:
-    most = max_length - 1
-    limit = f"must lie in 1..{most}: prompt and output together have at most {max_length} tokens"
+def _check_stopping(found: Findings, stopping: parameters_pb2.StoppingParameters, limits: PromptLimits) -> None:
+    most = limits.max_length - 1
+    limit = f"must lie in 1..{most}: prompt and output together have at most {limits.max_length} tokens"
     number(found, stopping, "max_tokens", lambda value: 1 <= value <= most, limit, "stopping")
     highest = stopping.max_tokens if stopping.HasField("max_tokens") else most
     number(
@@ -135,33 +171,37 @@ def _check_stopping(
     )
     count = len(stopping.stop)
     found.check(count <= MOST_STOPS, "stopping.stop", f"{count} texts", f"may be at most {MOST_STOPS}")
-    for place, stop in enumerate(stopping.stop):
+    for place, stop in enumerate(stopping.stop[:MOST_STOPS]):
         limit = f"must have 1 to {LONGEST_STOP} characters"
         found.check(1 <= len(stop) <= LONGEST_STOP, f"stopping.stop[{place}]", f"{len(stop)} characters long", limit)
-    count = len(stopping.stop_token_ids)
-    found.check(count <= MOST_STOP_IDS, "stopping.stop_token_ids", f"{count} ids", f"may be at most {MOST_STOP_IDS}")
-    found.ids("stopping.stop_token_ids", stopping.stop_token_ids, vocabulary)
+    found.ids("stopping.stop_token_ids", stopping.stop_token_ids, limits.vocabulary, MOST_STOP_IDS)
+
+
+def check_text(field: str, characters: int, most: int) -> None:
+    """A text that may be empty. Raises InvalidRequest where it is too long."""
+    if characters > most:
+        raise InvalidRequest.of(field, f"is {characters} characters long, but may have at most {most}")
+
+
+def check_context(prompt_tokens: int, max_length: int) -> None:
+    """A prompt has a token, and leaves room for another in the model's context. Raises InvalidRequest."""
+    if prompt_tokens == 0:
+        raise InvalidRequest.of("prompt", "is 0 tokens long, but must have at least one")
+    if prompt_tokens >= max_length:
+        raise InvalidRequest.of("prompt", f"is {prompt_tokens} tokens long, but {_context(max_length)}")
+
+
+def _context(max_length: int) -> str:
+    return f"may have at most {max_length - 1}: prompt and output together have at most {max_length}"
 
 
 def check_length(prompt_tokens: int, request: generation_pb2.GenerateRequest, max_length: int) -> None:
     """Prompt and output together must fit the model's context. Raises InvalidRequest naming the numbers."""
     found = Findings()
-    if prompt_tokens == 0:
-        found.add("prompt", "0 tokens long", "must have at least one")
-    if prompt_tokens >= max_length:
-        limit = f"may have at most {max_length - 1}: prompt and output together have at most {max_length}"
-        found.add("prompt", f"{prompt_tokens} tokens long", limit)
-    elif request.stopping.max_tokens > max_length - prompt_tokens:
+    if request.stopping.max_tokens > max_length - prompt_tokens:
         limit = f"may be at most {max_length - prompt_tokens}: the prompt has {prompt_tokens} tokens of {max_length}"
         found.add("stopping.max_tokens", request.stopping.max_tokens, limit)
     elif request.stopping.min_tokens > max_length - prompt_tokens:
         limit = f"may be at most {max_length - prompt_tokens}: the prompt has {prompt_tokens} tokens of {max_length}"
         found.add("stopping.min_tokens", request.stopping.min_tokens, limit)
-    found.raise_if_any()
-
-
-def check_each(field: str, values: Iterable[int], vocabulary: int) -> None:
-    """Ids of a request that has nothing else. Raises InvalidRequest."""
-    found = Findings()
-    found.ids(field, list(values), vocabulary)
     found.raise_if_any()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from executor.frontend.engine_link import EngineLink
-from executor.frontend.outbox import LONGEST_ID, MESSAGE_BYTES, Outbox
+from executor.frontend.outbox import MESSAGE_BYTES, Outbox
 from executor.frontend.sequence import Sequence
 from pagehold.common.v1 import states_pb2
 from pagehold.engine.v1 import description_pb2, request_pb2, submit_pb2
@@ -16,7 +16,7 @@ from pagehold.engine.v1 import description_pb2, request_pb2, submit_pb2
 def sequence(number: int, prompt: int | None = 1) -> Sequence:
     """To be started with a prompt of so many tokens, or to be followed."""
     uuid = bytes([number] * 16)
-    start = None if prompt is None else submit_pb2.Start(uuid=uuid, prompt=[7] * prompt)
+    start = None if prompt is None else submit_pb2.Start(uuid=uuid, prompt=[7] * prompt).SerializeToString()
     return Sequence(uuid, "default", request_pb2.Request(), prompt or 1, start=start)
 
 
@@ -28,6 +28,12 @@ def link() -> EngineLink:
     return EngineLink(Path("/nowhere/engine.sock"), "door", described)
 
 
+def take(outbox: Outbox) -> submit_pb2.SubmitRequest | None:
+    """The next message, as an engine reads it."""
+    data = outbox.take()
+    return None if data is None else submit_pb2.SubmitRequest.FromString(data)
+
+
 def hear(link: EngineLink, **parts: Any) -> None:
     link._take(submit_pb2.SubmitResponse(**parts))
 
@@ -36,13 +42,13 @@ def test_everything_that_is_due_goes_in_one_message_and_who_speaks_in_the_first(
     outbox = Outbox()
     outbox.begin("door", [sequence(1), sequence(2, None)], [b"c"])
     outbox.forget(b"f")
-    message = outbox.take()
+    message = take(outbox)
     assert message is not None
     assert (message.door, len(message.starts), list(message.follows)) == ("door", 1, [bytes([2] * 16)])
     assert (list(message.cancels), list(message.forgets)) == ([b"c"], [b"f"])
     assert outbox.take() is None
     outbox.put(sequence(3))
-    second = outbox.take()
+    second = take(outbox)
     assert second is not None
     assert (second.HasField("door"), len(second.starts)) == (False, 1)
 
@@ -51,22 +57,22 @@ def test_what_is_to_be_followed_again_is_not_forgotten_in_the_same_message() -> 
     outbox, followed = Outbox(), sequence(1, None)
     outbox.forget(followed.uuid)
     outbox.put(followed)
-    message = outbox.take()
+    message = take(outbox)
     assert message is not None
     assert (list(message.follows), list(message.forgets)) == ([followed.uuid], [])
     outbox.put(followed)
     outbox.forget(followed.uuid)
-    message = outbox.take()
+    message = take(outbox)
     assert message is not None
     assert (list(message.follows), list(message.forgets)) == ([], [followed.uuid])
 
 
 def test_a_large_prompt_goes_alone_and_cancels_behind_every_start() -> None:
-    large = MESSAGE_BYTES // LONGEST_ID + 1
+    large = MESSAGE_BYTES + 1
     outbox = Outbox()
     outbox.begin("door", [sequence(1), sequence(2, large), sequence(3)], [b"c"])
     messages = []
-    while (message := outbox.take()) is not None:
+    while (message := take(outbox)) is not None:
         messages.append(message)
     assert [[start.uuid[0] for start in message.starts] for message in messages] == [[1], [2], [3]]
     assert [list(message.cancels) for message in messages] == [[], [], [b"c"]]

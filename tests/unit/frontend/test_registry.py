@@ -20,7 +20,7 @@ def test_a_name_is_taken_once() -> None:
     with pytest.raises(AlreadyExists, match="'mine' is taken by request 0101"):
         registry.add(sequence(2, "mine"), b"body")
     with pytest.raises(InvalidRequest, match="another body"):
-        registry.check("mine", b"other")
+        registry.add(sequence(2, "mine"), b"other")
     assert registry.find_name("mine") is first
     assert len(registry) == 1
 

@@ -8,7 +8,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from executor.frontend import errors
-from executor.frontend.statuses import KINDS, foreseen, to_item_failure, to_status
+from executor.frontend.statuses import KINDS, TABLE, to_item_failure
 from pagehold.common.v1 import errors_pb2
 
 METADATA_LIMIT = 8192
@@ -50,7 +50,7 @@ CASES: Sequence[tuple[Exception, grpc.StatusCode, str, set[str], dict[str, str]]
 def test_each_error_has_its_code_reason_and_details(
     error: Exception, code: grpc.StatusCode, reason: str, more: set[str], metadata: dict[str, str]
 ) -> None:
-    status = to_status(foreseen(error))
+    status = TABLE.to_status(error)
     found = details(status)
     assert status.code == code.value[0]
     assert set(found) == {"ErrorInfo"} | more
@@ -63,8 +63,7 @@ def test_every_kind_of_error_is_tested_here() -> None:
 
 
 def test_a_fault_says_no_more_than_an_id() -> None:
-    error = foreseen(ZeroDivisionError("secret"))
-    status = to_status(error)
+    status = TABLE.to_status(ZeroDivisionError("secret"))
     assert status.code == grpc.StatusCode.INTERNAL.value[0]
     info = details(status)["ErrorInfo"]
     assert "secret" not in str(status)
@@ -72,10 +71,10 @@ def test_a_fault_says_no_more_than_an_id() -> None:
 
 
 def test_the_longest_status_fits_into_metadata() -> None:
-    violations = [errors.Violation(f"field[{number}]" * 20, "is wrong " * 200) for number in range(500)]
-    status = to_status(errors.InvalidRequest(violations))
-    # As gRPC sends it: the message beside the details, and these in base64.
-    assert len(status.message) + len(status.SerializeToString()) * 4 / 3 < METADATA_LIMIT
+    violations = [errors.Violation(f"field[{number}]" * 20, "is wróng " * 200) for number in range(500)]
+    status = TABLE.to_status(errors.InvalidRequest(violations))
+    # As gRPC sends it: a byte of the message that is not ASCII as three, and the details in base64.
+    assert 3 * len(status.message.encode()) + len(status.SerializeToString()) * 4 / 3 < METADATA_LIMIT
     assert len(details(status)["BadRequest"].field_violations) == 20
 
 

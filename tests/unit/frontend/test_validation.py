@@ -6,10 +6,19 @@ from typing import Any
 import pytest
 
 from executor.frontend.errors import InvalidRequest
-from executor.frontend.validation import check_each, check_generate, check_length
+from executor.frontend.validation import (
+    MOST_MESSAGES,
+    Findings,
+    PromptLimits,
+    check_context,
+    check_generate,
+    check_length,
+    check_text,
+)
 from pagehold.inference.v1 import generation_pb2
 
-VOCABULARY, MAX_LENGTH = 100, 64
+VOCABULARY, MAX_LENGTH, LONGEST_TEXT = 100, 64, 1000
+LIMITS = PromptLimits(VOCABULARY, MAX_LENGTH, LONGEST_TEXT)
 
 
 def request(**fields: Any) -> generation_pb2.GenerateRequest:
@@ -31,7 +40,7 @@ def request(**fields: Any) -> generation_pb2.GenerateRequest:
 def wrong(made: generation_pb2.GenerateRequest) -> dict[str, str]:
     """What is wrong with it: field to description."""
     try:
-        check_generate(made, VOCABULARY, MAX_LENGTH)
+        check_generate(made, LIMITS)
     except InvalidRequest as error:
         return {one.field: one.description for one in error.violations}
     return {}
@@ -126,26 +135,56 @@ def test_everything_wrong_is_found_at_once_with_value_and_limit() -> None:
         ("prompt.ids.ids[2]", {"ids": {"ids": [0, 99, 100]}}),
         ("prompt.chat.messages", {"chat": {"messages": []}}),
         ("prompt.chat.messages[0].role", {"chat": {"messages": [{"content": "hello"}]}}),
+        ("prompt.text", {"text": "é" * (LONGEST_TEXT + 1)}),
+        ("prompt.ids.ids", {"ids": {"ids": [0] * MAX_LENGTH}}),
+        ("prompt.chat.messages", {"chat": {"messages": [{"role": "user"}] * (MOST_MESSAGES + 1)}}),
+        ("prompt.chat.messages", {"chat": {"messages": [{"role": "user", "content": "x" * 501}] * 2}}),
     ],
+    ids=lambda value: str(value)[:40],
 )
-def test_a_prompt_must_be_there_and_say_something(field: str, prompt: dict[str, Any]) -> None:
+def test_a_prompt_must_be_there_say_something_and_not_be_longer_than_any_can(
+    field: str, prompt: dict[str, Any]
+) -> None:
     assert list(wrong(generation_pb2.GenerateRequest(prompt=prompt))) == [field]
     assert list(wrong(generation_pb2.GenerateRequest())) == ["prompt"]
 
 
 def test_of_many_wrong_ids_the_first_are_named_and_the_rest_counted() -> None:
-    found = wrong(generation_pb2.GenerateRequest(prompt={"ids": {"ids": [VOCABULARY] * 1000}}))
+    found = wrong(generation_pb2.GenerateRequest(prompt={"ids": {"ids": [VOCABULARY] * 60}}))
     assert list(found) == [*(f"prompt.ids.ids[{place}]" for place in range(3)), "prompt.ids.ids"]
-    assert "997 more places" in found["prompt.ids.ids"]
-    with pytest.raises(InvalidRequest, match=r"ids\[1\] is 100, but must lie in 0..99"):
-        check_each("ids", [0, 100], VOCABULARY)
+    assert "57 more places" in found["prompt.ids.ids"]
+    silent = wrong(generation_pb2.GenerateRequest(prompt={"chat": {"messages": [{"content": "x"}] * 60}}))
+    assert list(silent)[2:] == ["prompt.chat.messages[2].role", "prompt.chat.messages"]
+
+
+def test_of_more_than_may_be_none_is_looked_at() -> None:
+    ids, stops = [VOCABULARY] * MAX_LENGTH, [""] * 17
+    assert wrong(generation_pb2.GenerateRequest(prompt={"ids": {"ids": ids}})) == {
+        "prompt.ids.ids": "is 64 tokens long, but may have at most 63: prompt and output together have at most 64"
+    }
+    assert wrong(request(stopping__stop=[*["x"] * 16, *stops]))["stopping.stop"] == "is 33 texts, but may be at most 16"
+
+
+def test_ids_are_right_and_wrong_wherever_they_are_cut_into_pieces() -> None:
+    found = Findings()
+    found.ids("ids", [*[1] * 100_000, VOCABULARY], VOCABULARY, 1 << 20)
+    assert [one.field for one in found.violations] == ["ids[100000]"]
+
+
+def test_a_long_name_is_shown_in_part() -> None:
+    shown = wrong(request(request_id="r" * 100_000))["request_id"]
+    assert len(shown) < 150
+
+
+def test_a_text_may_be_as_long_as_its_limit() -> None:
+    check_text("text", 5, 5)
+    with pytest.raises(InvalidRequest, match="text is 6 characters long, but may have at most 5"):
+        check_text("text", 6, 5)
 
 
 @pytest.mark.parametrize(
     ("tokens", "stopping", "numbers"),
     [
-        (0, {}, ("prompt", "0 tokens", "at least one")),
-        (64, {}, ("prompt", "64 tokens", "63", "64")),
         (60, {"max_tokens": 5}, ("stopping.max_tokens", "5", "at most 4", "60 tokens of 64")),
         (60, {"min_tokens": 5}, ("stopping.min_tokens", "5", "at most 4")),
     ],
@@ -156,6 +195,14 @@ def test_prompt_and_output_must_fit_the_context(tokens: int, stopping: dict[str,
     assert all(number in str(raised.value) for number in numbers)
 
 
+@pytest.mark.parametrize(("tokens", "numbers"), [(0, ("0 tokens", "at least one")), (64, ("64 tokens", "63", "64"))])
+def test_a_prompt_has_a_token_and_leaves_room_for_one(tokens: int, numbers: tuple[str]) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        check_context(tokens, MAX_LENGTH)
+    assert all(number in str(raised.value) for number in ("prompt", *numbers))
+
+
 def test_a_prompt_that_leaves_room_for_one_token_fits() -> None:
+    check_context(63, MAX_LENGTH)
     check_length(63, generation_pb2.GenerateRequest(), MAX_LENGTH)
     check_length(60, generation_pb2.GenerateRequest(stopping={"max_tokens": 4}), MAX_LENGTH)
