@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from blockmgr.processes import Process
+from blockmgr.service.specs import ARENA_NUMBERS
 from executor.manager import Registration, Revoked, register
 from pagehold.blockmgr.v1 import pool_pb2
 from tests.scripted.commands import Setup
@@ -44,7 +45,7 @@ def pool_spec(pool: dict[str, Any]) -> pool_pb2.PoolSpec:
     )
     if pool.get("gpu_uuid"):
         spec.shards.add(rank=0, gpu_uuid=pool["gpu_uuid"])
-        spec.arena = pool_pb2.ARENA_KIND_HOST
+        spec.arena = ARENA_NUMBERS[pool.get("arena", "host")]
     return spec
 
 

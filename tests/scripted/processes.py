@@ -34,11 +34,20 @@ def resident_kilobytes(pid: int) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
 
 
+def paced(turns: int, times: int) -> list[str]:
+    """Holds of an executor that is to stand still after every so many turns, so often.
+
+    However slow a test is compared with its executors, their work then lasts until it has done what it wants to do.
+    """
+    return [f"after-submit:{turns * time}" for time in range(1, times + 1)]
+
+
 class ScriptedExecutor:
     """One executor process with its device."""
 
     def __init__(self, folder: Path, number: int, script: dict[str, Any]) -> None:
         self.name = script["name"]
+        self._went_on = 0
         self._number = number
         self._output = folder / f"executor-{number}.out"
         self._errors = folder / f"executor-{number}.err"
@@ -86,8 +95,17 @@ class ScriptedExecutor:
         """Wait until it stands still at a point."""
         wait_until(lambda: any(at["point"] == point for at in self.events("at")), f"{self} at {point}", seconds)
 
+    def is_held(self) -> bool:
+        """Whether it stands still at some point."""
+        return len(self.events("at")) > self._went_on
+
+    def await_held(self) -> None:
+        """Wait until it stands still, after one turn or more."""
+        self.await_event("at", self._went_on + 1)
+
     def go_on(self) -> None:
         """Let it go on from where it stands, or end where it stays."""
+        self._went_on += 1
         assert self.process.stdin is not None
         self.process.stdin.write(b"go\n")
         self.process.stdin.flush()
@@ -107,8 +125,18 @@ class ScriptedExecutor:
         return int(self.process.returncode)
 
     def await_done(self, seconds: float = 60.0) -> dict[str, Any]:
-        """Wait until all it was asked for has been delivered, and it has left. Returns what it counted."""
-        done = self.await_event("done", seconds=seconds)
+        """Wait until all it was asked for has been delivered, and it has left, whatever holds there are on the way.
+
+        Returns what it counted.
+        """
+
+        def is_done() -> bool:
+            if self.is_held():
+                self.go_on()
+            return bool(self.events("done")) or self.process.poll() is not None
+
+        wait_until(is_done, f"{self} tells 'done'", seconds)
+        done = self.await_event("done")
         code = self.await_exit(seconds)
         assert code == 0, f"{self} exits with {code}: {self.trouble()}"
         return done

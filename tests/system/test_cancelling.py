@@ -8,7 +8,7 @@ from blockmgr.core.states import FinishReason
 from executor.manager.channel import connect
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2
 from tests.scripted import workload
-from tests.scripted.processes import wait_until
+from tests.scripted.processes import paced, wait_until
 from tests.scripted.world import running
 
 CANCELLED = 60
@@ -19,12 +19,14 @@ def test_what_is_cancelled_ends_early_and_gives_every_block_back() -> None:
     chance = random.Random(90)
     asked: set[str] = set()
     with running() as world:
-        executor = world.start_executor("a", requests, stay=True, mean_seconds=0.002)
-        executor.await_event("adopted")
-        wait_until(lambda: world.statistics().counters.admitted > 10, "some are admitted")
+        # It stands still until it is known whom to cancel.
+        executor = world.start_executor("a", requests, stay=True, mean_seconds=0.002, holds=paced(4, 1))
+        executor.await_held()
+        assert world.statistics().counters.admitted >= 4
         with connect(str(world.runtime_dir / "blockmgr.sock")) as channel:
             stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
             victims = [request for request in requests if request.kind in ("plain", "stop")]
+            executor.go_on()
 
             def cancels_some_more() -> bool:
                 one = chance.choice(victims)
@@ -33,7 +35,7 @@ def test_what_is_cancelled_ends_early_and_gives_every_block_back() -> None:
                 assert executor.process.poll() is None, executor.trouble()
                 return bool(executor.events("done"))
 
-            wait_until(cancels_some_more, "all is done", 60.0)
+            wait_until(cancels_some_more, "all is done", 180.0)
         cancelled = [request for request in requests if request.uuid in asked]
         world.check_delivered("a", [request for request in requests if request not in cancelled], cancelled)
         ended = world.ended("a")

@@ -12,7 +12,7 @@ from pagehold.common.v1 import states_pb2
 from tests.scripted import workload
 from tests.scripted.executor import DEVICE_GONE, REVOKED
 from tests.scripted.hand import HandDriven, ints
-from tests.scripted.processes import ScriptedExecutor, wait_until
+from tests.scripted.processes import ScriptedExecutor, paced, wait_until
 from tests.scripted.world import World, running
 
 DEAD, FENCING = states_pb2.EXECUTOR_STATE_DEAD, states_pb2.EXECUTOR_STATE_FENCING
@@ -62,7 +62,7 @@ def test_killed_at_any_moment_its_successor_goes_on_and_every_token_comes_once()
 def test_a_frozen_executor_is_killed_with_its_device_before_anything_of_it_moves() -> None:
     mine, others = workload.mixed(32, 40), workload.mixed(33, 40)
     with running(lease_seconds=2, probe_seconds=1) as world:
-        neighbour = world.start_executor("b", others, mean_seconds=0.004, lease_seconds=10)
+        neighbour = world.start_executor("b", others, mean_seconds=0.004, lease_seconds=30)
         frozen = world.start_executor("a", mine, holds=["after-submit:8"], lease_seconds=1, linger_seconds=0.5)
         frozen.await_point("after-submit")
         with Process.open(frozen.device, "device") as device:
@@ -70,7 +70,7 @@ def test_a_frozen_executor_is_killed_with_its_device_before_anything_of_it_moves
             await_state(world, frozen, DEAD)
             assert device.is_dead
         assert frozen.await_exit() == -signal.SIGKILL
-        world.start_executor("a", mine).await_done()
+        world.start_executor("a", mine, lease_seconds=30).await_done()
         neighbour.await_done()
         world.check_delivered("a", mine)
         world.check_delivered("b", others)
@@ -79,10 +79,10 @@ def test_a_frozen_executor_is_killed_with_its_device_before_anything_of_it_moves
 
 def test_an_executor_that_answers_a_probe_late_but_in_time_lives() -> None:
     mine = workload.mixed(34, 40)
-    with running(lease_seconds=1, probe_seconds=20) as world:
-        executor = world.start_executor("a", mine, mean_seconds=0.003, lease_seconds=0.5)
+    with running(lease_seconds=1, probe_seconds=60) as world:
+        executor = world.start_executor("a", mine, mean_seconds=0.003, lease_seconds=0.5, holds=paced(8, 1))
         epoch = executor.await_event("registered")["epoch"]
-        executor.await_event("adopted")
+        executor.await_held()
         executor.signal(signal.SIGSTOP)
         wait_until(lambda: is_overdue(world, epoch), "its lease runs out")
         executor.signal(signal.SIGCONT)
@@ -100,7 +100,7 @@ def is_overdue(world: World, epoch: int) -> bool:
 def test_while_a_kill_is_withheld_its_messages_are_refused_and_nothing_of_it_moves() -> None:
     mine, others = workload.mixed(35, 40), workload.mixed(36, 30)
     with running(test_withhold_kill=True, lease_seconds=1, probe_seconds=1) as world:
-        neighbour = world.start_executor("b", others, lease_seconds=20)
+        neighbour = world.start_executor("b", others, lease_seconds=30)
         zombie = world.start_executor("a", mine, holds=["after-launch:30"], lease_seconds=1, linger_seconds=1.0)
         zombie.await_point("after-launch")
         zombie.signal(signal.SIGSTOP)
@@ -112,7 +112,7 @@ def test_while_a_kill_is_withheld_its_messages_are_refused_and_nothing_of_it_mov
         zombie.signal(signal.SIGCONT)
         zombie.go_on()
         assert zombie.await_exit() == REVOKED
-        world.start_executor("a", mine).await_done()
+        world.start_executor("a", mine, lease_seconds=30).await_done()
         world.check_delivered("a", mine)
         world.check_delivered("b", others)
         world.check_memory()
@@ -145,10 +145,11 @@ def test_blocks_come_back_only_when_the_device_has_stopped_too() -> None:
 def test_an_engine_whose_device_has_died_is_over() -> None:
     mine = workload.mixed(38, 40)
     with running() as world:
-        executor = world.start_executor("a", mine, mean_seconds=0.004)
-        executor.await_event("adopted")
+        executor = world.start_executor("a", mine, mean_seconds=0.004, holds=paced(3, 1))
+        executor.await_held()
         with Process.open(executor.device, "device") as device:
             device.kill()
+        executor.go_on()
         assert executor.await_exit() in (DEVICE_GONE, -signal.SIGKILL)
         world.start_executor("a", mine).await_done()
         world.check_delivered("a", mine)

@@ -5,26 +5,21 @@ import signal
 
 from blockmgr.processes import Process
 from tests.scripted import workload
-from tests.scripted.processes import ScriptedExecutor, open_descriptors, resident_kilobytes, wait_until
+from tests.scripted.processes import ScriptedExecutor, open_descriptors, paced, resident_kilobytes
 from tests.scripted.world import World, running
 
 KILLS = 20
 
 
-def kill_under_load(world: World, kills: int) -> list[int]:
-    """Kill the manager each time that executors have exchanged turns with it. Returns the ids of all managers."""
+def kill_under_load(world: World, executor: ScriptedExecutor, kills: int) -> list[int]:
+    """Kill the manager each time that an executor goes on with its turns. Returns the ids of all managers."""
     managers = [world.manager_pid()]
     for _ in range(kills):
-        turns = world.statistics().counters.turns
-        await_turns(world, turns + 5)
+        executor.await_held()
+        executor.go_on()
         world.kill_manager()
         managers.append(world.await_manager(other_than=managers[-1]))
     return managers
-
-
-def await_turns(world: World, count: int) -> None:
-    """Wait until the manager has handled so many turns."""
-    wait_until(lambda: world.statistics().counters.turns > count, "turns are exchanged")
 
 
 def executor_ends(executor: ScriptedExecutor, seconds: float) -> bool:
@@ -36,21 +31,22 @@ def executor_ends(executor: ScriptedExecutor, seconds: float) -> bool:
 def test_twenty_kills_lose_no_token_and_no_byte_and_leave_nothing_behind() -> None:
     requests = workload.mixed(20, 260)
     with running() as world:
-        executor = world.start_executor("a", requests, mean_seconds=0.004)
-        executor.await_event("adopted")
-        (settled,) = kill_under_load(world, 1)[1:]
+        executor = world.start_executor("a", requests, mean_seconds=0.004, holds=paced(3, KILLS + 1))
+        (settled,) = kill_under_load(world, executor, 1)[1:]
+        executor.await_held()
         before = (open_descriptors(world.keeper.pid), open_descriptors(executor.pid))
         memory = resident_kilobytes(world.keeper.pid)
         served = open_descriptors(settled)
-        managers = kill_under_load(world, KILLS - 1)
+        managers = kill_under_load(world, executor, KILLS - 1)
         assert len(set(managers)) == KILLS
         assert open_descriptors(world.keeper.pid) <= before[0] + 2, "a pidfd and a barrier come and go"
         assert open_descriptors(executor.pid) <= before[1] + 2, "the stream's connection comes and goes"
         assert open_descriptors(managers[-1]) <= served + 2
         assert resident_kilobytes(world.keeper.pid) < memory + 1024
-        assert not executor.events("done"), "the load has lasted"
+        executor.await_held()
         done = executor.await_done(120)
-        assert KILLS <= done["reconnections"] <= 3 * KILLS, "a manager that is still starting may be asked twice"
+        # One that is still starting is asked again and again; how often depends on how long it takes.
+        assert done["reconnections"] >= KILLS
         world.check_delivered("a", requests)
         world.check_memory()
 
@@ -60,9 +56,8 @@ def test_an_idle_executor_does_not_hold_up_the_others_after_a_restart() -> None:
     with running() as world:
         idle = world.start_executor("idle", stay=True)
         idle.await_event("done")
-        executor = world.start_executor("a", requests, mean_seconds=0.003)
-        executor.await_event("adopted")
-        kill_under_load(world, 1)
+        executor = world.start_executor("a", requests, mean_seconds=0.003, holds=paced(3, 1))
+        kill_under_load(world, executor, 1)
         executor.await_done()
         idle.go_on()
         assert idle.await_exit() == 0
@@ -73,13 +68,14 @@ def test_an_idle_executor_does_not_hold_up_the_others_after_a_restart() -> None:
 def test_a_manager_that_stood_still_for_longer_than_any_lease_kills_nobody_healthy() -> None:
     requests = workload.mixed(21, 60)
     with running(lease_seconds=2, probe_seconds=1) as world:
-        executor = world.start_executor("a", requests, mean_seconds=0.004, lease_seconds=2)
-        executor.await_event("adopted")
+        executor = world.start_executor("a", requests, mean_seconds=0.004, lease_seconds=2, holds=paced(3, 1))
+        executor.await_held()
         manager = world.manager_pid()
         os.kill(manager, signal.SIGSTOP)
+        executor.go_on()
         assert not executor_ends(executor, 6.0), "it waits"
         os.kill(manager, signal.SIGCONT)
-        executor.await_done(60)
+        executor.await_done()
         assert world.manager_pid() == manager
         world.check_delivered("a", requests)
         world.check_memory()

@@ -13,34 +13,40 @@ from executor.manager.channel import connect, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2, session_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven
-from tests.scripted.processes import ROOT, ScriptedExecutor, wait_until
+from tests.scripted.processes import ROOT, paced, wait_until
 from tests.scripted.world import PAGEHOLD, World, environment, running
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
-def await_work(world: World, turns: int = 10) -> None:
-    """Wait until executors have exchanged so many turns more."""
-    before = world.statistics().counters.turns
-    wait_until(lambda: world.statistics().counters.turns >= before + turns, "turns are exchanged")
+class Pair:
+    """Two executors at work on one pool, which stand still after every few turns until they are to go on."""
 
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._works = {name: workload.mixed(seed + place, 70) for place, name in enumerate("ab")}
+        self._executors = [
+            world.start_executor(name, requests, mean_seconds=0.004, holds=paced(4, 4))
+            for name, requests in self._works.items()
+        ]
+        self.await_work()
 
-def start_two(world: World, seed: int) -> list[tuple[ScriptedExecutor, list[workload.Request]]]:
-    """Two executors at work on one pool."""
-    works = {name: workload.mixed(seed + place, 70) for place, name in enumerate("ab")}
-    started = [(world.start_executor(name, requests, mean_seconds=0.004), requests) for name, requests in works.items()]
-    for executor, _ in started:
-        executor.await_event("adopted")
-    await_work(world)
-    return started
+    def go_on(self) -> None:
+        """Let both go on with their turns."""
+        for executor in self._executors:
+            executor.go_on()
 
+    def await_work(self) -> None:
+        """Wait until both have exchanged a few turns more."""
+        for executor in self._executors:
+            executor.await_held()
 
-def finish(world: World, started: list[tuple[ScriptedExecutor, list[workload.Request]]]) -> None:
-    """See all of it through to the end."""
-    for executor, requests in started:
-        executor.await_done()
-        world.check_delivered(executor.name, requests)
-    world.check_memory()
+    def finish(self) -> None:
+        """See all of it through to the end."""
+        for executor in self._executors:
+            executor.await_done()
+            self._world.check_delivered(executor.name, self._works[executor.name])
+        self._world.check_memory()
 
 
 def logged(world: World, text: str) -> int:
@@ -50,34 +56,38 @@ def logged(world: World, text: str) -> int:
 
 def test_with_keeper_and_manager_gone_executors_give_back_what_they_hold() -> None:
     with running() as world:
-        started = start_two(world, 60)
+        pair = Pair(world, 60)
+        pair.go_on()
         world.keeper.kill()
         first = world.kill_manager()
         world.keeper.wait(60)
         world.start_keeper()
         second = world.await_manager(other_than=first)
-        await_work(world)
+        pair.await_work()
         assert logged(world, "waiting for executors to give back") == 1
+        pair.go_on()
         world.kill_manager()
         world.await_manager(other_than=second)
         assert logged(world, "waiting for executors to give back") == 1, "the new keeper had got everything"
-        finish(world, started)
+        pair.finish()
 
 
 def test_a_new_keeper_is_given_everything_by_the_manager_that_lives() -> None:
     with running() as world:
-        started = start_two(world, 62)
+        pair = Pair(world, 62)
+        pair.go_on()
         manager = world.manager_pid()
         world.keeper.kill()
         world.keeper.wait(60)
         world.start_keeper()
         wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
         assert world.manager_pid() == manager
-        await_work(world)
+        pair.await_work()
+        pair.go_on()
         world.kill_manager()
         world.await_manager(other_than=manager)
         assert logged(world, "waiting for executors to give back") == 0
-        finish(world, started)
+        pair.finish()
 
 
 def test_a_second_manager_is_refused_and_says_who_serves() -> None:
@@ -122,16 +132,17 @@ def test_a_second_manager_on_another_socket_of_the_same_pool_is_refused(tmp_path
 
 def test_asked_to_stop_it_says_not_serving_and_ends_streams_and_its_successor_goes_on() -> None:
     with running() as world:
-        started = start_two(world, 64)
+        pair = Pair(world, 64)
         manager = world.manager_pid()
         with grpc.insecure_channel(world.address) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
             assert next(watch).status == SERVING
+            pair.go_on()
             os.kill(manager, signal.SIGTERM)
             assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         world.await_manager(other_than=manager)
         assert logged(world, f'"pid": {manager}, "code": 0') == 1
-        finish(world, started)
+        pair.finish()
 
 
 def test_a_session_that_is_open_when_the_manager_stops_ends_unavailable_and_at_once() -> None:

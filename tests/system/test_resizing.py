@@ -1,9 +1,11 @@
 """A pool grows and shrinks under executors that work in it."""
 
+from collections.abc import Callable
+
 from pagehold.admin.v1 import pool_pb2, stats_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven, spec
-from tests.scripted.processes import wait_until
+from tests.scripted.processes import ScriptedExecutor, paced, wait_until
 from tests.scripted.world import World, running
 
 SMALL, MIDDLE, LARGE = 120, 200, 500
@@ -19,10 +21,29 @@ def resize(world: World, blocks: int) -> None:
     world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=60)
 
 
-def await_turns(world: World, count: int) -> None:
-    """Wait until so many more turns have been exchanged."""
-    before = world.statistics().counters.turns
-    wait_until(lambda: world.statistics().counters.turns > before + count, "turns are exchanged")
+def run_until(executors: list[ScriptedExecutor], condition: Callable[[], bool], what: str) -> None:
+    """Let executors work until something holds, and then until they stand still."""
+
+    def holds() -> bool:
+        found = condition()
+        for executor in executors:
+            if not found and executor.is_held():
+                executor.go_on()
+        return found
+
+    wait_until(holds, what)
+    for executor in executors:
+        executor.await_held()
+
+
+def run_on(executors: list[ScriptedExecutor], times: int) -> None:
+    """Let executors go on from one standstill to the next, so often."""
+    for _ in range(times):
+        for executor in executors:
+            executor.await_held()
+            executor.go_on()
+        for executor in executors:
+            executor.await_held()
 
 
 def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away() -> None:
@@ -33,17 +54,15 @@ def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away()
     geometry = {"device_blocks": MIDDLE, "max_device_blocks": LARGE}
     with running() as world:
         for name in ("a", "b"):
-            world.start_executor(name, parts[name], geometry=geometry, mean_seconds=0.003)
-        for executor in world.executors:
-            executor.await_event("adopted")
-        await_turns(world, 20)
+            world.start_executor(name, parts[name], geometry=geometry, mean_seconds=0.003, holds=paced(5, 100))
+        run_on(world.executors, 1)
         for _ in range(2):
             resize(world, LARGE)
             wait_until(lambda: device_tier(world).blocks == LARGE, "it has grown")
-            await_turns(world, 40)
+            run_on(world.executors, 3)
             resize(world, SMALL)
-            wait_until(lambda: device_tier(world).beyond_size == 0, "everything has moved")
-            await_turns(world, 10)
+            run_until(world.executors, lambda: device_tier(world).beyond_size == 0, "everything has moved")
+            run_on(world.executors, 1)
         resize(world, LARGE)
         world.start_executor("late", parts["late"], geometry=geometry)
         for executor in world.executors:
@@ -70,9 +89,10 @@ def test_a_new_size_outlives_the_manager() -> None:
     requests = workload.mixed(81, 60)
     with running() as world:
         geometry = {"device_blocks": SMALL, "max_device_blocks": LARGE}
-        executor = world.start_executor("a", requests, geometry=geometry, mean_seconds=0.004)
-        executor.await_event("adopted")
+        executor = world.start_executor("a", requests, geometry=geometry, mean_seconds=0.004, holds=paced(4, 1))
+        executor.await_held()
         resize(world, LARGE)
+        executor.go_on()
         manager = world.kill_manager()
         world.await_manager(other_than=manager)
         assert device_tier(world).blocks == LARGE
