@@ -1,6 +1,8 @@
 """From hidden states to the next token of each row that samples: the same on every device."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +33,14 @@ class Chosen:
 
     ids: torch.Tensor
     """The ids sampled ``[R]``; -1 where the logits held no number."""
+
+    def each(self, move: Callable[[torch.Tensor], torch.Tensor]) -> "Chosen":
+        """The same, with each tensor moved elsewhere."""
+        return Chosen(move(self.ids))
+
+    def results(self) -> dict[str, Any]:
+        """What ``Done`` says of it, by name: arrays of their own. Only on the host."""
+        return {"ids": self.ids.numpy().copy()}
 
 
 def choosing_of(step: Step, put: Put, least_rows: int = 0) -> Choosing | None:

@@ -12,6 +12,7 @@ import torch
 
 from executor.engine.choice import Chosen, choose, choosing_of
 from executor.engine.device import DeviceLost, NewsCallback
+from executor.engine.memory import pool_view
 from executor.engine.model_inputs import SlotState, Tables, forward, inputs_of
 from executor.engine.step import Copy, Done, Step, TableChanges
 from executor.manager import PoolMapping
@@ -43,7 +44,7 @@ class HostDevice:
         self._vocabulary = vocabulary
         self._news = news
         self._state = SlotState(tables, model.device)
-        self._pool = self._view()
+        self._pool = pool_view(mapping, model, tables.tokens_per_block)
         self._failed = False
         self._lost: BaseException | None = None
         self._serial = self._completed = 0
@@ -111,7 +112,8 @@ class HostDevice:
         if isinstance(command, tuple):
             for copy in command:
                 self._copy_block(copy)
-            return Done(launched.serial, tickets=tuple(copy.ticket for copy in command))
+            seconds = time.perf_counter() - started
+            return Done(launched.serial, tickets=tuple(copy.ticket for copy in command), seconds=seconds)
         # Of a step that is not tried, too: the tables that it brings are right.
         self._change_tables(command.changes)
         if self._failed:
@@ -124,9 +126,8 @@ class HostDevice:
             log.exception("a step failed", step=command.number)
             return Done(launched.serial, command.number, error=f"{type(error).__name__}: {error}")
         seconds = time.perf_counter() - started
-        if chosen is None:
-            return Done(launched.serial, command.number, seconds=seconds)
-        return Done(launched.serial, command.number, ids=chosen.ids.numpy(), seconds=seconds)
+        results = {} if chosen is None else chosen.results()
+        return Done(launched.serial, command.number, seconds=seconds, **results)
 
     def _compute(self, step: Step) -> Chosen | None:
         """Run one step. Returns what its rows chose, None if none of them samples."""
@@ -138,23 +139,10 @@ class HostDevice:
     def _change_tables(self, changes: TableChanges) -> None:
         if not len(changes.blocks):
             return
-        self._reach(int(changes.blocks.max()))
+        self._mapping.reach(int(changes.blocks.max()))
         places = self._state.places(changes.slots, changes.indexes)
         self._state.change(torch.from_numpy(places), torch.from_numpy(changes.blocks))
 
     def _copy_block(self, copy: Copy) -> None:
         source = self._mapping.block(copy.source, copy.source_on_host)
         self._mapping.block(copy.destination, copy.destination_on_host)[:] = source
-
-    def _reach(self, block: int) -> None:
-        """See to it that a block is mapped: the pool may have grown."""
-        if block >= len(self._pool):
-            self._mapping.block(block)
-            self._pool = self._view()
-
-    def _view(self) -> torch.Tensor:
-        """The mapped pool: ``[num_blocks, num_layers, 2, key_value_heads, tokens_per_block, head_dim]``."""
-        blocks = self._mapping.device.size // self._mapping.block_bytes
-        whole = torch.from_numpy(self._mapping.device.array[: blocks * self._mapping.block_bytes])
-        shape = self._model.cache_shape.pool(blocks, self._tokens_per_block)
-        return whole.view(self._model.dtype).view(shape)

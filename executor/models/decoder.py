@@ -29,6 +29,8 @@ PLAIN: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
 class Decoder:
     """A `PagedModel` that runs any `DecoderConfig` over weights it holds for as long as it lives."""
 
+    recordable = True
+
     def __init__(self, config: DecoderConfig, weights: DecoderWeights, rope: Rope | None) -> None:
         self.config = config
         self.weights = weights

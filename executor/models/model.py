@@ -27,6 +27,9 @@ class PagedModel(Protocol):
     rope_depends_on_length: bool
     """Whether a batch has to say `rope_lengths`."""
 
+    recordable: bool
+    """Whether a step's work depends on the shapes of its tensors alone, so that a GPU may record and replay it."""
+
     def rope_regime(self, length: int) -> int:
         """A number that two lengths share if sequences of these rope lengths rotate their keys alike, and so may
         share blocks. Always 0 unless `rope_depends_on_length`.

@@ -97,6 +97,8 @@ class TransformersModel:
     """A `PagedModel` around one of transformers' causal language models."""
 
     rope_depends_on_length = False
+    recordable = False
+    """Nobody knows what else modelling code does, and whether it does the same again."""
 
     def __init__(self, model: Any, max_length: int) -> None:
         config = model.config.get_text_config()

@@ -9,7 +9,7 @@ import torch
 from kernels.copies.waves import check_pairs
 from kernels.dispatch import runs_triton
 
-__all__ = ["copy_blocks"]
+__all__ = ["copy_blocks", "copy_checked_blocks"]
 
 
 def copy_blocks(pool: torch.Tensor, pairs: torch.Tensor | Sequence[tuple[int, int]]) -> None:
@@ -36,3 +36,21 @@ def copy_blocks(pool: torch.Tensor, pairs: torch.Tensor | Sequence[tuple[int, in
         return
     sources, targets = (torch.tensor(side, device=pool.device) for side in zip(*listed, strict=True))
     pool[targets] = pool[sources]
+
+
+def copy_checked_blocks(pool: torch.Tensor, pairs: torch.Tensor) -> None:
+    """Copy as `copy_blocks` does, in one launch and without waiting for a GPU, what is known to be right.
+
+    Args:
+        pool: as for `copy_blocks`.
+        pairs: [n, 2] int64 on the pool's device, (source, target): ids of blocks of the pool, no target the null block,
+            named twice, or a source.
+    """
+    if not len(pairs):
+        return
+    if runs_triton(pool):
+        from kernels.copies.kernel import launch_checked_copies
+
+        launch_checked_copies(pool, pairs)
+        return
+    pool[pairs[:, 1]] = pool[pairs[:, 0]]

@@ -41,12 +41,25 @@ def launch_copies(pool: torch.Tensor, pairs: list[Pair]) -> None:
         _launch(scratch, words, plan.restores)
 
 
+def launch_checked_copies(pool: torch.Tensor, pairs: torch.Tensor) -> None:
+    """Copy pairs [n, 2] int64, which lie on the pool's device and do not chain, in one launch.
+
+    Raises:
+        ValueError: as `launch_copies`.
+    """
+    words = _words(pool)
+    _launch_listed(words, words, pairs)
+
+
 def _launch(source: torch.Tensor, target: torch.Tensor, pairs: list[Pair]) -> None:
+    _launch_listed(source, target, torch.tensor(pairs, dtype=torch.int64, device=source.device))
+
+
+def _launch_listed(source: torch.Tensor, target: torch.Tensor, pairs: torch.Tensor) -> None:
     words = source.shape[1]
     chunks = triton.cdiv(words, _WORDS)
-    listed = torch.tensor(pairs, dtype=torch.int64, device=source.device)
     copy_blocks_kernel[(len(pairs) * chunks,)](
-        source, target, listed, source.stride(0), target.stride(0), words, chunks, WORDS=_WORDS, num_warps=_WARPS
+        source, target, pairs, source.stride(0), target.stride(0), words, chunks, WORDS=_WORDS, num_warps=_WARPS
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernels.copies import copy_blocks
+from kernels.copies import copy_blocks, copy_checked_blocks
 from kernels.reference import copies as reference
 from tests.kernels.contracts import below, fresh_draw
 
@@ -44,6 +44,13 @@ class CopiesContract:
     )
     def test_chains_and_rings_equal_a_copy_from_a_snapshot(self, pairs: Pairs) -> None:
         self.check(self.pool(fresh_draw(), 9), pairs)
+
+    @pytest.mark.parametrize("pairs", [[(1, 2), (1, 3), (0, 4), (5, 6)], []])
+    def test_checked_pairs_on_the_pools_device_equal_a_copy_from_a_snapshot(self, pairs: Pairs) -> None:
+        pool = self.pool(fresh_draw(), 9)
+        expected = reference.copy_blocks(pool.cpu(), pairs)
+        copy_checked_blocks(pool, torch.tensor(pairs, dtype=torch.int64, device=self.device).reshape(-1, 2))
+        assert torch.equal(pool.cpu(), expected)
 
     def test_blocks_of_a_strided_pool_are_copied_and_nothing_between_them(self) -> None:
         draw = fresh_draw()

@@ -1,6 +1,6 @@
-"""The CPU as a device: what it computes, in which order, and what it leaves alone."""
+"""Devices: what they compute, in which order, and what they leave alone. A GPU's is tried with a stand-in of CUDA."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from executor.engine.assembly import PendingChanges, Row, assemble
-from executor.engine.device import DeviceLost
+from executor.engine.device import Device, DeviceLost
+from executor.engine.gpu.device import CudaDevice, Extent
+from executor.engine.gpu.warmup import warm_up
 from executor.engine.host_device import HostDevice
 from executor.engine.model_inputs import Tables
 from executor.engine.request import Request
@@ -21,6 +23,7 @@ from executor.models.model import PagedModel
 from pagehold.engine.v1 import request_pb2
 from tests.models.checkpoints import VOCABULARY, configuration, random_ids, saved
 from tests.scripted.processes import wait_until
+from tests.unit.engine.gpu_stand_in import StandInRuntime
 
 BLOCK, BLOCKS, SLOTS = 16, 40, 8
 
@@ -41,21 +44,48 @@ class Memory:
         pool[0] = 0.0
         self._bytes = pool.numpy().view(np.uint8).reshape(-1)
         self.block_bytes = len(self._bytes) // BLOCKS
-        self.device = SimpleNamespace(array=self._bytes, size=len(self._bytes))
+        self.device = SimpleNamespace(array=self._bytes)
+        self.host = None
+
+    def tensor(self) -> torch.Tensor:
+        return torch.from_numpy(self._bytes)
+
+    def reach(self, block: int) -> None:
+        if block >= BLOCKS:
+            raise IndexError(block)
 
     def block(self, number: int, host: bool = False) -> Any:
-        if number >= BLOCKS:
-            raise IndexError(number)
+        self.reach(number)
         return self._bytes[number * self.block_bytes : (number + 1) * self.block_bytes]
+
+
+TABLES = Tables(SLOTS, BLOCKS, BLOCK)
+
+Make = Callable[[PagedModel, Any, int], Device]
+
+
+def on_host(model: PagedModel, memory: Any, vocabulary: int) -> Device:
+    return HostDevice(model, memory, TABLES, vocabulary, lambda: None)
+
+
+def on_gpu(model: PagedModel, memory: Any, vocabulary: int) -> Device:
+    """Launched kernel by kernel."""
+    return CudaDevice(model, memory, TABLES, vocabulary, Extent(SLOTS, 64), StandInRuntime(), lambda: None)
+
+
+def on_warm_gpu(model: PagedModel, memory: Any, vocabulary: int) -> Device:
+    """With recorded decode steps."""
+    device = cast(CudaDevice, on_gpu(model, memory, vocabulary))
+    warm_up(device)
+    return device
 
 
 class Runner:
     """Launches steps of sequences, and takes what comes of them."""
 
-    def __init__(self, model: PagedModel, vocabulary: int = VOCABULARY) -> None:
+    def __init__(self, model: PagedModel, make: Make, vocabulary: int = VOCABULARY) -> None:
         self.memory = cast(Any, Memory(model))
-        tables = Tables(SLOTS, BLOCKS, BLOCK)
-        self.device = HostDevice(model, self.memory, tables, vocabulary, lambda: None)
+        self.device = make(model, self.memory, vocabulary)
         self.changes = PendingChanges()
         self.steps = 0
         self._free = iter(range(BLOCKS - 1, 0, -1))
@@ -94,9 +124,15 @@ class Runner:
         return self._done[-count:]
 
 
+@pytest.fixture(params=[on_host, on_gpu, on_warm_gpu])
+def make(request: pytest.FixtureRequest) -> Make:
+    made: Make = request.param
+    return made
+
+
 @pytest.fixture
-def runner(model: PagedModel) -> Iterator[Runner]:
-    runner = Runner(model)
+def runner(model: PagedModel, make: Make) -> Iterator[Runner]:
+    runner = Runner(model, make)
     yield runner
     runner.device.close()
 
@@ -184,8 +220,8 @@ def test_a_row_without_a_number_is_told_and_the_row_behind_it_harms_nobody(model
     assert second.ids.tolist() == [-1, wanted[1]]
 
 
-def test_ids_beyond_the_tokenizer_are_never_chosen(model: PagedModel) -> None:
-    runner = Runner(model, vocabulary=10)
+def test_ids_beyond_the_tokenizer_are_never_chosen(model: PagedModel, make: Make) -> None:
+    runner = Runner(model, make, vocabulary=10)
     try:
         sequences = [runner.sequence(random_ids(5, seed), seed, temperature=5.0, seed=seed) for seed in range(SLOTS)]
         for _ in range(10):
