@@ -10,7 +10,6 @@ import argparse
 import json
 import queue
 import random
-import re
 import socket
 import subprocess
 import sys
@@ -20,10 +19,10 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 import grpc
 
+from benchmarks.scrape import PARTS, StepTimes, scrape
 from pagehold.engine.v1 import engine_service_pb2_grpc, request_pb2, submit_pb2
 
 SIZES = (1, 64, 256)
@@ -40,25 +39,7 @@ CONFIGURATION = {
     "max_position_embeddings": 1024,
     "eos_token_id": 2,
 }
-PARTS = ("record", "schedule", "launch", "turn", "tell", "device", "manager_wait")
 COMMAND = [sys.executable, "-m", "pagehold.client"]
-
-
-class Figures:
-    """What an engine counts, read over HTTP."""
-
-    def __init__(self, port: int) -> None:
-        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            lines = re.findall(r"^pagehold_engine_(\S+) (\S+)$", answer.read().decode(), re.MULTILINE)
-        self._values = {name: float(value) for name, value in lines}
-
-    def since(self, before: "Figures") -> dict[str, float]:
-        """Milliseconds of each part a step, and of a turn; how many steps, turns and tokens there were."""
-        grown = {name: value - before._values.get(name, 0.0) for name, value in self._values.items()}
-        steps, turns = grown["steps_total"], grown["turns_total"]
-        found = {part: 1000 * grown.get(f'seconds_total{{part="{part}"}}', 0.0) / steps for part in PARTS}
-        found["turn_to_reply"] = 1000 * grown["turn_seconds_sum"] / turns
-        return found | {"steps": steps, "turns": turns, "tokens": grown["tokens_generated_total"]}
 
 
 @contextmanager
@@ -133,9 +114,9 @@ def measure(sizes: list[int], tokens: int) -> dict[int, dict[str, float]]:
         door = Door(path)
         for size in sizes:
             door.start(size, tokens)
-            before, began = Figures(port), time.perf_counter()
+            before, began = StepTimes(scrape(port)), time.perf_counter()
             door.finish(size)
-            results[size] = Figures(port).since(before)
+            results[size] = StepTimes(scrape(port)).since(before)
             results[size]["seconds"] = time.perf_counter() - began
     return results
 
