@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from blockmgr.commands.ending import wrong_settings_end
+
 RuntimeDir = Annotated[Path | None, typer.Option("--runtime-dir", help="Folder of sockets and locks.")]
 Address = Annotated[str | None, typer.Option("--address", help="Operators' port, HOST:PORT or unix:PATH.")]
 Lease = Annotated[float | None, typer.Option("--lease", help="Seconds after which a silent executor is probed.")]
@@ -29,12 +31,10 @@ def blockmgr(
     its memory when it dies: under systemd set FileDescriptorStoreMax=, or let `pagehold keeper` start it. Exits with 78 where
     a setting is wrong, so that starting it again makes no sense.
     """
-    from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
-    from blockmgr.notify import say_why_it_ends
     from blockmgr.service.process import serve
     from blockmgr.service.settings import ManagerSettings
 
-    try:
+    with wrong_settings_end():
         settings = ManagerSettings.load(
             runtime_dir=runtime_dir,
             admin_address=address,
@@ -43,12 +43,7 @@ def blockmgr(
             log_level=log_level,
             log_format=log_format,
         )
-        code = serve(settings)
-    except WrongSetting as error:
-        say_why_it_ends(str(error))
-        typer.echo(str(error), err=True)
-        code = WRONG_SETTINGS
-    raise typer.Exit(code)
+        raise typer.Exit(serve(settings))
 
 
 def keeper(

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from blockmgr.commands.ending import wrong_settings_end
+
 
 def executor(
     model: Annotated[
@@ -19,6 +21,12 @@ def executor(
         int | None, typer.Option("--blocks", help="Blocks of the pool with the null block, if it is made now.")
     ] = None,
     pool_bytes: Annotated[int | None, typer.Option("--pool-bytes", help="Bytes of the pool instead.")] = None,
+    host_blocks: Annotated[
+        int | None, typer.Option("--host-blocks", help="Blocks of the host tier, to swap to, if the pool is made now.")
+    ] = None,
+    preempt: Annotated[
+        str | None, typer.Option("--preempt", help="How sequences make room: swap, recompute, or auto, the cheaper.")
+    ] = None,
     max_length: Annotated[
         int | None, typer.Option("--max-length", help="Tokens of prompt and output together at most.")
     ] = None,
@@ -40,20 +48,13 @@ def executor(
     accepted before. Everything else is set by PAGEHOLD_ENGINE_… variables, or in the table engine of the TOML file that
     PAGEHOLD_CONFIG names. Exits with 78 where a setting is wrong, so that starting it again makes no sense.
     """
-    from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
-    from blockmgr.notify import say_why_it_ends
-
     # Before torch comes: threads that spin when they have nothing to do slow down everything beside them.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     given = {key: value for key, value in locals().items() if key in executor.__annotations__}
-    try:
+    with wrong_settings_end():
         from executor.engine.settings import EngineSettings
 
         settings = EngineSettings.load(**given)
         from executor.engine.process import serve
 
         serve(settings)
-    except WrongSetting as error:
-        say_why_it_ends(str(error))
-        typer.echo(str(error), err=True)
-        raise typer.Exit(WRONG_SETTINGS) from None

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from blockmgr.commands.ending import wrong_settings_end
+
 
 def door(
     address: Annotated[
@@ -29,19 +31,11 @@ def door(
     PAGEHOLD_DOOR_… variables, or in the table door of the TOML file that PAGEHOLD_CONFIG names. Exits with 78 where a
     setting is wrong, so that starting it again makes no sense.
     """
-    from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
-    from blockmgr.notify import say_why_it_ends
-
     given = {key: value for key, value in locals().items() if key in door.__annotations__}
-    try:
+    with wrong_settings_end():
         from executor.frontend.settings import DoorSettings
 
         settings = DoorSettings.load(**given)
         from executor.frontend.process import serve
 
-        code = serve(settings)
-    except WrongSetting as error:
-        say_why_it_ends(str(error))
-        typer.echo(str(error), err=True)
-        code = WRONG_SETTINGS
-    raise typer.Exit(code)
+        raise typer.Exit(serve(settings))

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from blockmgr.commands.ending import wrong_settings_end
+
 RuntimeDir = Annotated[Path | None, typer.Option("--runtime-dir", help="Folder of sockets and locks.")]
 
 
@@ -43,8 +45,6 @@ def up(
     """
     import os
 
-    from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
-
     # What `up` itself starts a thread pool for is gRPC alone; its log lines on a terminal are nobody's.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     flags: dict[str, Any] = {
@@ -56,16 +56,12 @@ def up(
         "log_file": log_file,
     }
     engine_flags = {"model": model, "blocks": blocks, "pool_bytes": pool_bytes, "max_length": max_length}
-    try:
+    with wrong_settings_end():
         from executor.launch.process import run_detached, run_up
         from executor.launch.settings import LaunchSettings
 
         settings = LaunchSettings.load(engine_flags=engine_flags, **flags)
-        code = run_detached(settings) if detach else run_up(settings, ready_descriptor)
-    except WrongSetting as error:
-        typer.echo(str(error), err=True)
-        code = WRONG_SETTINGS
-    raise typer.Exit(code)
+        raise typer.Exit(run_detached(settings) if detach else run_up(settings, ready_descriptor))
 
 
 def down(
@@ -75,15 +71,10 @@ def down(
     ] = 60.0,
 ) -> None:
     """Stop what `pagehold up` started: front doors, then engines, then the block manager, and wait for their ends."""
-    from blockmgr.configuration import WRONG_SETTINGS, WrongSetting
     from blockmgr.runtime import find_runtime_dir
 
-    try:
+    with wrong_settings_end():
         folder = find_runtime_dir(runtime_dir, process="up")
         from executor.launch.process import run_down
 
-        code = run_down(folder, timeout)
-    except WrongSetting as error:
-        typer.echo(str(error), err=True)
-        code = WRONG_SETTINGS
-    raise typer.Exit(code)
+        raise typer.Exit(run_down(folder, timeout))
