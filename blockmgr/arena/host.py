@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Self
 
-from blockmgr.arena.base import Arena, ArenaError, Extent
+from blockmgr.arena.base import Arena, ArenaError, Extent, whole_extents
 from blockmgr.arena.memfd import check_extent, descriptor_of, new_extent, punch
 
 
@@ -20,6 +20,7 @@ class HostArena(Arena):
     kind: ClassVar[str] = "host"
     outlives_maker: ClassVar[bool] = True
     manager_writes: ClassVar[bool] = True
+    born_zero: ClassVar[bool] = True
     granularity: ClassVar[int] = mmap.PAGESIZE
 
     def __init__(self, extents: Iterable[Extent], name: str) -> None:
@@ -28,17 +29,22 @@ class HostArena(Arena):
         self._name = name
 
     @classmethod
-    def create(cls, size: int, name: str) -> Self:
+    def create(cls, size: int, name: str, *, gpu_uuid: str = "", label: bytes = b"") -> Self:
         """Make one memfd of `size` bytes, all zeros; see `Arena.create`."""
         return cls([new_extent(size, f"{name}.0")], name)
 
     @classmethod
-    def adopt(cls, extents: Iterable[Extent], name: str) -> Self:
+    def adopt(cls, extents: Iterable[Extent], name: str, *, gpu_uuid: str = "") -> Self:
         """Take over memfds with their contents; see `Arena.adopt`."""
         taken = list(extents)
         for extent in taken:
             check_extent(extent)
         return cls(taken, name)
+
+    @classmethod
+    def kept(cls, name: str, descriptor: int) -> Extent:
+        """A memfd knows its size; see `Arena.kept`."""
+        return Extent(name, os.fstat(descriptor).st_size, descriptor)
 
     @property
     def extents(self) -> tuple[Extent, ...]:
@@ -59,13 +65,8 @@ class HostArena(Arena):
                 f"between 0 and the present {self.size}"
             )
         self.zero(size, self.size - size)
-        kept, start = 0, 0
-        for extent in self._extents:
-            if start >= size:
-                break
-            kept, start = kept + 1, start + extent.size
-        gone = self._extents[kept:]
-        del self._extents[kept:]
+        gone = self._extents[whole_extents(self._extents, size) :]
+        del self._extents[len(self._extents) - len(gone) :]
         for extent in gone:
             os.close(descriptor_of(extent))
         return tuple(gone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,9 @@ class HostMapping:
     Views taken from it stay valid after `close`; the addresses are given up when the last view has gone too.
     """
 
+    kind: ClassVar[str] = "host"
+    ordinal: ClassVar[None] = None
+
     def __init__(self, reserve: int, *, writable: bool) -> None:
         """Reserve addresses for `reserve` bytes, the largest size the pool may ever have. Costs no memory.
 
@@ -86,6 +89,17 @@ class HostMapping:
     def size(self) -> int:
         """Bytes mapped at present."""
         return self._length
+
+    @property
+    def reserve(self) -> int:
+        """Bytes of the address range."""
+        return self._open().reserve
+
+    @property
+    def whole(self) -> npt.NDArray[np.uint8]:
+        """The address range, `[reserve]`. To touch it behind `size` is a fault."""
+        region = self._open()
+        return region.array(region.reserve, self._writable)
 
     @property
     def array(self) -> npt.NDArray[np.uint8]:
@@ -128,6 +142,23 @@ class HostMapping:
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
             map_memory(region.address + size, self._length - size, _PROT_NONE, flags, -1)
             self._length = size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Copy bytes out; see `Mapping.read`."""
+        return self._piece(offset, length).tobytes()
+
+    def write(self, offset: int, content: bytes) -> None:
+        """Copy bytes in; see `Mapping.write`."""
+        self._piece(offset, len(content))[:] = np.frombuffer(content, np.uint8)
+
+    def zero(self, offset: int, length: int) -> None:
+        """Make bytes zero; see `Mapping.zero`."""
+        self._piece(offset, length)[:] = 0
+
+    def _piece(self, offset: int, length: int) -> npt.NDArray[np.uint8]:
+        if offset < 0 or length < 0 or offset + length > self._length:
+            raise ArenaError(f"{length} bytes at {offset} are outside the {self._length} mapped")
+        return self.array[offset : offset + length]
 
     def close(self) -> None:
         """Give the mapping up, once the last view of it has gone. May be repeated."""

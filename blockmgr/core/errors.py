@@ -24,6 +24,14 @@ class StaleEpoch(BlockManagerError):
         self.epoch = epoch
 
 
+class PoolLost(StaleEpoch):
+    """The sender's pool is no more: its memory went with the process that held it. It must exit, and begin anew."""
+
+    def __init__(self, epoch: int, why: str) -> None:
+        super().__init__(epoch)
+        self.args = (f"epoch {epoch} is stale: the memory of its pool is gone, with all that was in it: {why}",)
+
+
 class MessageOutOfOrder(BlockManagerError):
     """A message number that is neither the last one handled nor its successor."""
 

@@ -52,6 +52,16 @@ class Operations(Transactions):
         with self.transaction() as state:
             return resizing.resize(state, self.pins, blocks)
 
+    @property
+    def zeroed(self) -> bool:
+        """Whether an executor has said that it has zeroed the memory. It matters only where memory is not born zero."""
+        return bool(self.columns["pool.zeroed"].get(0))
+
+    def set_zeroed(self) -> None:
+        """An executor has zeroed the memory. May be repeated."""
+        with self.transaction() as state:
+            state.columns["pool.zeroed"].put(0, 1)
+
     def drain(self, on: bool, epoch: int | None = None) -> None:
         """Admit nothing new, to one executor or (default) to the pool at all; or admit again."""
         with self.transaction() as state:

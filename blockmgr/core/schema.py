@@ -58,7 +58,7 @@ def pool_schema(g: PoolGeometry) -> tuple[ColumnSpec, ...]:
         ColumnSpec("slot.tenancy", "i8", slots, applied=Moment.FIRST),
         *(
             ColumnSpec(f"pool.{name}", "i8", 1)
-            for name in ("clock", "revision", "epoch", "serial", "capacity", "drain")
+            for name in ("clock", "revision", "epoch", "serial", "capacity", "drain", "zeroed")
         ),
         ColumnSpec("pool.content", "V16", 1),
         ColumnSpec("pool.description", "u1", 1, 4095),

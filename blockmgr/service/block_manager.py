@@ -69,7 +69,17 @@ class BlockManagerServicer:
             waiting_sequences=self._manager.waiting(managed, member.name),
             descriptor_socket=str(self._manager.settings.descriptor_socket),
             last_number=executors.number.get(executors.find(member.epoch)),
+            zero_memory=managed.is_undefined,
         )
+
+    async def ReportZeroed(
+        self, request: executor_pb2.ReportZeroedRequest, context: Context
+    ) -> executor_pb2.ReportZeroedResponse:
+        """An executor has zeroed the pool's memory."""
+        self._manager.hear(request.epoch)
+        managed = self._manager.pool_of(request.epoch)
+        managed.pool.set_zeroed()
+        return executor_pb2.ReportZeroedResponse(version=self._version(managed))
 
     async def Session(self, _: Any, context: Context) -> None:
         """Exchange turns on one stream."""

@@ -52,6 +52,9 @@ class LeaseWatch:
                 log.exception("a round of the lease watch failed")
 
     def _watch(self, now: float) -> None:
+        for managed in list(self._manager.pools.values()):
+            if why := managed.device.lost():
+                self._manager.lose(managed, why)
         for member in list(self._manager.members.by_epoch.values()):
             self._look_at(member, now)
         if now >= self._next_housekeeping:
@@ -81,7 +84,7 @@ class LeaseWatch:
         self._manager.members.forget_strangers()
         for managed in self._manager.pools.values():
             managed.pool.tick()
-            managed.trim_memory()
+            self._manager.trim(managed)
             self._see_to_orphans(managed)
 
     def _see_to_orphans(self, managed: ManagedPool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from blockmgr.core.errors import NotFound, Precondition, StaleEpoch
+from blockmgr.core.errors import NotFound, PoolLost, Precondition, StaleEpoch
 from blockmgr.core.events import Event
 from blockmgr.core.messages import Adopted, Reply
 from blockmgr.core.states import ExecutorState
@@ -32,6 +32,8 @@ class Manager:
         self.pools: dict[str, ManagedPool] = {}
         self.watchers: set[Callable[[str, list[Event]], None]] = set()
         """Told of each committed transaction's events, by pool."""
+        self._lost: dict[int, str] = {}
+        """Why pools are no more, by their number: their executors are told when they next say something."""
         self._encode = encode
         self._redo: RedoLog | None = None
         self.epoch = 0
@@ -88,16 +90,20 @@ class Manager:
         for managed in self.pools.values():
             if managed.number == pool_number(epoch):
                 return managed
-        raise StaleEpoch(epoch)
+        raise self._stale(epoch)
 
     def hear(self, epoch: int) -> Member:
         """An executor gave a sign of life: renew its lease. ``StaleEpoch`` if its registration is over."""
         member = self.members.by_epoch.get(epoch)
         if member is None or member.killed:
-            raise StaleEpoch(epoch)
+            raise self._stale(epoch)
         self.pool_of(epoch).pool.state.executors.find(epoch)
         member.lease.renew(asyncio.get_running_loop().time())
         return member
+
+    def _stale(self, epoch: int) -> StaleEpoch:
+        why = self._lost.get(pool_number(epoch))
+        return StaleEpoch(epoch) if why is None else PoolLost(epoch, why)
 
     def awaits_report(self, epoch: int) -> bool:
         """Whether nothing has been heard yet, since this manager started, of the steps that an executor has launched."""
@@ -146,6 +152,32 @@ class Manager:
         for member in list(self.members.by_epoch.values()):
             if member.pool == pool and member.name in names and member.is_dead():
                 self.bury(member)
+
+    def lose(self, managed: ManagedPool, why: str) -> None:
+        """A pool's memory is gone: so are its sequences, and its executors are told. Under its name another may be made."""
+        self.note_lost(managed.name, managed.number, why)
+        stored = managed.stored_descriptors()
+        for member in [member for member in self.members.by_epoch.values() if member.pool == managed.name]:
+            if member.hang_up is not None:
+                member.hang_up(PoolLost(member.epoch, why))
+            del self.members.by_epoch[member.epoch]
+            member.close()
+            self.deposits.forget_processes(member)
+        del self.pools[managed.name]
+        managed.close()
+        for name in stored:
+            self.deposits.forget(name)
+
+    def note_lost(self, name: str, number: int, why: str) -> None:
+        """Know why a pool is no more, for those who ask."""
+        self._lost[number] = why
+        log.error("pool lost: its memory is gone, and its sequences with it", pool=name, why=why)
+
+    def trim(self, managed: ManagedPool) -> None:
+        """Give back memory that lies behind a pool's capacity, as far as nobody can be touching it."""
+        mapped = any(member.pool == managed.name for member in self.members.by_epoch.values())
+        for name in managed.trim_memory(mapped):
+            self.deposits.forget(name)
 
     def unregister(self, epoch: int, leave_sequences: bool) -> int:
         """An executor leaves in good order, with nothing in flight. Returns how many sequences wait to be adopted."""

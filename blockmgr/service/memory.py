@@ -1,6 +1,8 @@
 """The memory under a pool that grows, in step with the descriptor store."""
 
-from blockmgr.notify import Notifier
+from contextlib import suppress
+
+from blockmgr.notify import Notifier, NotifyError
 from blockmgr.service.pools import ManagedPool
 
 
@@ -18,7 +20,9 @@ async def grow_memory(notifier: Notifier, managed: ManagedPool, blocks: int) -> 
                 if name not in before:
                     await notifier.deposit(name, [descriptor])
     except BaseException:
-        managed.device.trim(size)
+        for extent in managed.device.trim(size):
+            with suppress(NotifyError):
+                notifier.remove_descriptor(extent.name, timeout=0.0)
         raise
     finally:
         managed.growing = 0

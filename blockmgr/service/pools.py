@@ -1,14 +1,14 @@
 """A manager's pools: the allocator, the ledger under it, and the memory that its blocks lie in."""
 
 import json
-import os
+import re
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blockmgr.arena import Arena, arena_of_kind
-from blockmgr.arena.base import Extent
-from blockmgr.core.errors import LedgerCorrupt
+from blockmgr.arena import Arena, Extent, arena_of_kind
+from blockmgr.core.errors import BlockManagerError, LedgerCorrupt
 from blockmgr.core.events import Event
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.core.messages import Reply
@@ -19,8 +19,18 @@ from blockmgr.ledger.pool_ledger import PoolLedger
 from blockmgr.ledger.redo import RedoLog
 
 PAGE = 4096
+LABEL_BYTES = 16
+"""Bytes that a pool's label is made of."""
 EPOCH_BITS = 32
 """Epochs of a pool's executors carry the pool's number above these bits, so that an epoch names its pool."""
+
+
+class MemoryLost(BlockManagerError):
+    """A pool's ledger is there, but its memory went with the process that held it. The ledger is closed again."""
+
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(why)
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,11 @@ class PoolSpec:
     content: Content
     arena: str
     shards: tuple[Shard, ...] = (Shard(),)
+
+    @property
+    def gpu_uuid(self) -> str:
+        """The GPU that the memory is to lie on; empty for the host's."""
+        return self.shards[0].gpu_uuid
 
 
 @dataclass(slots=True)
@@ -64,11 +79,12 @@ class ManagedPool:
 
         The ledger is last: memory without a ledger is nothing, but a ledger without its memory would be a loss.
         """
-        named = {}
-        for tier, arena in self.arenas():
-            for index, extent in enumerate(arena.extents):
-                if extent.descriptor is not None:
-                    named[f"{tier}.{self.name}.{index}"] = extent.descriptor
+        named = {
+            extent.name: extent.descriptor
+            for _, arena in self.arenas()
+            for extent in arena.extents
+            if extent.descriptor is not None
+        }
         return named | {f"ledger.{self.name}": self.ledger.descriptor}
 
     def offers(self, redo: int) -> list[Offer]:
@@ -77,13 +93,24 @@ class ManagedPool:
         for tier, arena in self.arenas():
             for index, extent in enumerate(arena.extents):
                 if extent.descriptor is not None:
-                    meta = {"kind": tier, "arena": arena.kind, "index": index, "size": extent.size}
-                    offers.append(Offer(f"{tier}.{self.name}.{index}", extent.descriptor, meta))
+                    meta = {"kind": tier, "arena": arena.kind, "index": index}
+                    meta |= {"size": extent.size, "offset": extent.offset}
+                    offers.append(Offer(extent.name, extent.descriptor, meta))
         return offers
 
     def ledger_offer(self) -> Offer:
         """What anybody fetches to read along."""
         return Offer(f"ledger.{self.name}", self.ledger.descriptor, {"kind": "ledger", "pool": self.name})
+
+    @property
+    def label(self) -> bytes:
+        """What the label in front of the memory is made of, where there is one."""
+        return bytes.fromhex(self.ledger.meta.get("label", ""))
+
+    @property
+    def is_undefined(self) -> bool:
+        """Whether nobody has zeroed the memory yet: it is for one executor to do, and for no other to touch meanwhile."""
+        return not self.device.born_zero and not self.pool.zeroed
 
     def arenas(self) -> Iterable[tuple[str, Arena]]:
         """The memory of each tier that there is."""
@@ -93,20 +120,29 @@ class ManagedPool:
 
     def grow_memory(self, blocks: int) -> bool:
         """Make sure that memory stands behind the first ``blocks`` device blocks. Returns whether an extent was added."""
-        missing = bytes_for(self.geometry, blocks) - self.device.size
+        missing = self.bytes_for(blocks) - self.device.size
         if missing > 0:
             self.device.grow(missing)
         return missing > 0
 
-    def trim_memory(self) -> None:
-        """Give the pages behind the capacity back to the machine, once nothing uses them.
+    def bytes_for(self, blocks: int) -> int:
+        """Bytes of device memory for so many blocks, in whole pieces of what its kind comes in."""
+        return bytes_for(self.geometry, blocks, self.device.granularity)
 
-        The extents stay: executors have them mapped, and a pool that grows again must grow into the same memory, or each
-        would see another.
+    def trim_memory(self, mapped: bool) -> list[str]:
+        """Give the memory behind the capacity back, once nothing uses it. Returns the names of extents that are gone.
+
+        While executors have it ``mapped`` the extents stay: a pool that grows again must grow into the same memory, or
+        each would see another. The host takes pages back from under them, a GPU does not.
         """
-        wanted = bytes_for(self.geometry, max(self.pool.state.capacity, self.growing))
-        if not self.pool.state.draining and wanted < self.device.size and self.device.manager_writes:
+        wanted = self.bytes_for(max(self.pool.state.capacity, self.growing))
+        if self.pool.state.draining or wanted >= self.device.size:
+            return []
+        if self.device.manager_writes:
             self.device.zero(wanted, self.device.size - wanted)
+        elif not mapped:
+            return [extent.name for extent in self.device.trim(wanted)]
+        return []
 
     def close(self) -> None:
         """Let go of the memory here; whoever else holds it keeps it."""
@@ -115,9 +151,9 @@ class ManagedPool:
             arena.close()
 
 
-def bytes_for(geometry: PoolGeometry, blocks: int) -> int:
-    """Bytes of memory, in whole pages, for so many blocks."""
-    return -(-blocks * geometry.block_bytes // PAGE) * PAGE
+def bytes_for(geometry: PoolGeometry, blocks: int, granularity: int = PAGE) -> int:
+    """Bytes of memory, in whole pieces of ``granularity`` bytes, for so many blocks."""
+    return -(-blocks * geometry.block_bytes // granularity) * granularity
 
 
 def pool_number(epoch: int) -> int:
@@ -125,17 +161,27 @@ def pool_number(epoch: int) -> int:
     return epoch >> EPOCH_BITS
 
 
+def make_memory(spec: PoolSpec) -> tuple[Arena, bytes]:
+    """Make a pool's device memory, and what its label is made of. Touches nothing else, so that it can run off the loop:
+    a GPU's driver takes its time. Raises ``ArenaError``.
+    """
+    arena, label = arena_of_kind(spec.arena), secrets.token_bytes(LABEL_BYTES)
+    size = bytes_for(spec.geometry, spec.geometry.device_blocks, arena.granularity)
+    return arena.create(size, f"device.{spec.name}", gpu_uuid=spec.gpu_uuid, label=label), label
+
+
 def create_pool(
     spec: PoolSpec,
     number: int,
+    memory: tuple[Arena, bytes],
     redo: RedoLog,
     encode: Callable[[Reply], bytes],
     on_events: Callable[[list[Event]], None],
 ) -> ManagedPool:
-    """Make a pool: memory, ledger, allocator. Nothing of it is left behind if one of them cannot be had."""
-    arena_class = arena_of_kind(spec.arena)
-    geometry = spec.geometry
-    device = arena_class.create(bytes_for(geometry, geometry.device_blocks), f"device.{spec.name}")
+    """Make a pool over its device's memory, which it owns: ledger, allocator, host tier. If one of them cannot be had,
+    nothing is left behind, the memory given included.
+    """
+    geometry, (device, label) = spec.geometry, memory
     host, ledger = None, None
     try:
         if geometry.host_blocks:
@@ -144,6 +190,7 @@ def create_pool(
             "number": number,
             "shape": asdict(spec.shape),
             "arena": spec.arena,
+            "label": label.hex(),
             "shards": [asdict(shard) for shard in spec.shards],
         }
         ledger = PoolLedger.create(spec.name, geometry, redo, meta)
@@ -167,35 +214,46 @@ def adopt_pool(
 ) -> ManagedPool:
     """Go on with a pool whose descriptors came back. Takes them out of ``descriptors`` and owns them.
 
-    Raises ``LedgerCorrupt`` where ledger and memory do not fit each other, and what the ledger itself raises.
+    Raises ``MemoryLost`` if its memory was of a kind that does not outlive the manager, ``LedgerCorrupt`` where ledger and
+    memory do not fit each other, and what the ledger itself raises.
     """
     ledger = PoolLedger.adopt(descriptors.pop(f"ledger.{name}")[0], redo)
     geometry, meta = ledger.geometry, ledger.meta
-    device = arena_of_kind(meta["arena"]).adopt(_extents(f"device.{name}", descriptors), f"device.{name}")
+    shards, arena = tuple(Shard(**shard) for shard in meta["shards"]), arena_of_kind(meta["arena"])
+    if not arena.outlives_maker:
+        ledger.close()
+        raise MemoryLost(meta["number"], f"its memory, of the kind {arena.kind}, went with the manager that made it")
+    extents = _extents(arena, f"device.{name}", descriptors)
+    device = arena.adopt(extents, f"device.{name}", gpu_uuid=shards[0].gpu_uuid)
     host = None
     if geometry.host_blocks:
-        host = arena_of_kind("host").adopt(_extents(f"host.{name}", descriptors), f"host.{name}")
+        kind = arena_of_kind("host")
+        host = kind.adopt(_extents(kind, f"host.{name}", descriptors), f"host.{name}")
     pool = Pool(geometry, ledger, fresh=False, encode=encode, on_events=on_events)
-    needed = bytes_for(geometry, pool.state.capacity)
+    needed = bytes_for(geometry, pool.state.capacity, arena.granularity)
     if device.size < needed:
         raise LedgerCorrupt(f"pool {name} has {device.size} bytes of memory, but its ledger speaks of {needed}")
-    shards = tuple(Shard(**shard) for shard in meta["shards"])
     return ManagedPool(name, meta["number"], Shape(**meta["shape"]), shards, ledger, pool, device, host)
 
 
-def _extents(prefix: str, descriptors: dict[str, list[int]]) -> list[Extent]:
-    """Extents by their index, as they were stored. A gap is memory that is lost."""
-    found = []
-    names = {key for key in descriptors if key.startswith(f"{prefix}.")}
-    for index in range(len(names)):
-        key = f"{prefix}.{index}"
-        if key not in descriptors:
-            raise LedgerCorrupt(f"extent {key} did not come back, though a later one did")
-        descriptor = descriptors.pop(key)[0]
-        found.append(Extent(key, os.fstat(descriptor).st_size, descriptor))
-    if not found:
+def _extents(arena: type[Arena], prefix: str, descriptors: dict[str, list[int]]) -> list[Extent]:
+    """Extents by their index, which their names hold. A gap is memory that is lost."""
+    pattern = re.compile(re.escape(prefix) + r"\.(\d+)(@.*)?")
+    found: dict[int, str] = {}
+    for key in descriptors:
+        if match := pattern.fullmatch(key):
+            index = int(match[1])
+            if index in found:
+                raise LedgerCorrupt(f"both {found[index]} and {key} came back as extent {index}")
+            found[index] = key
+    extents = []
+    for index in range(len(found)):
+        if index not in found:
+            raise LedgerCorrupt(f"extent {index} of {prefix} did not come back, though a later one did")
+        extents.append(arena.kept(found[index], descriptors.pop(found[index])[0]))
+    if not extents:
         raise LedgerCorrupt(f"no memory of {prefix} came back with its ledger")
-    return found
+    return extents
 
 
 def pool_names(descriptors: dict[str, list[int]]) -> list[str]:

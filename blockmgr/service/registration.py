@@ -4,11 +4,14 @@ import asyncio
 
 import structlog
 
+from blockmgr.arena import Arena
 from blockmgr.core.errors import AlreadyExists, IdentityMismatch, NotFound, Precondition
 from blockmgr.core.states import ExecutorState
+from blockmgr.identity import Shard
+from blockmgr.service.errors import NotServing
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Lease, Member
-from blockmgr.service.pools import ManagedPool, PoolSpec, create_pool
+from blockmgr.service.pools import ManagedPool, PoolSpec, create_pool, make_memory
 
 POOLS_MADE = 0
 """Word of the redo log that counts the pools ever made: a pool's number is never used again."""
@@ -44,6 +47,7 @@ class Registrar:
         processes = members.introduced(instance)
         managed, created = await self._find_or_create(spec, must_exist)
         self._make_room(managed, name)
+        self._ensure_memory_is_defined(managed)
         relabelled = managed.pool.relabel(spec.content.digest(), spec.content.describe())
         await self._manager.deposits.put_processes(instance, processes)
         epoch = managed.pool.register(name, instance, [process.pid for process in processes])
@@ -55,6 +59,8 @@ class Registrar:
 
     async def _find_or_create(self, spec: PoolSpec, must_exist: bool) -> tuple[ManagedPool, bool]:
         pools, limit = self._manager.pools, self._manager.settings.max_pools
+        if spec.name in pools and (why := pools[spec.name].device.lost()):
+            self._manager.lose(pools[spec.name], why)
         if spec.name in pools:
             _ensure_same_pool(pools[spec.name], spec)
             return pools[spec.name], False
@@ -68,7 +74,8 @@ class Registrar:
         manager = self._manager
         number = manager.redo.word(POOLS_MADE) + 1
         manager.redo.store_word(POOLS_MADE, number)
-        managed = create_pool(spec, number, manager.redo, manager.encode, manager.publisher(spec.name))
+        memory = await _made(spec)
+        managed = create_pool(spec, number, memory, manager.redo, manager.encode, manager.publisher(spec.name))
         managed.pool.state.archive.keep_seconds = manager.settings.finished_seconds
         try:
             # Memory and ledger are safe with the store before anybody relies on them.
@@ -78,7 +85,14 @@ class Registrar:
             managed.close()
             raise
         manager.take_in(managed)
-        log.info("pool made", pool=spec.name, blocks=managed.geometry.device_blocks, bytes=managed.device.size)
+        log.info(
+            "pool made",
+            pool=spec.name,
+            arena=spec.arena,
+            gpu=spec.gpu_uuid or None,
+            blocks=managed.geometry.device_blocks,
+            bytes=managed.device.size,
+        )
         return managed
 
     def _make_room(self, managed: ManagedPool, name: str) -> None:
@@ -93,6 +107,27 @@ class Registrar:
             manager.end(member, "a process of it has died")
         manager.bury_dead(managed.name, [name])
 
+    def _ensure_memory_is_defined(self, managed: ManagedPool) -> None:
+        """New memory of a GPU is zeroed by the one executor that is in the pool; if it dies before, by the next one."""
+        if not managed.is_undefined:
+            return
+        for member in list(self._manager.members.by_epoch.values()):
+            if member.pool != managed.name:
+                continue
+            if not member.is_dead():
+                raise NotServing(f"pool {managed.name} is new, and executor {member.name!r} is zeroing its memory")
+            self._manager.bury(member)
+
+
+async def _made(spec: PoolSpec) -> tuple[Arena, bytes]:
+    """Make a pool's memory off the loop. If the caller gives up meanwhile, nobody wants it any more."""
+    making = asyncio.ensure_future(asyncio.to_thread(make_memory, spec))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        making.add_done_callback(lambda made: made.exception() or made.result()[0].close())
+        raise
+
 
 def _ensure_same_pool(managed: ManagedPool, spec: PoolSpec) -> None:
     """A later executor takes the pool as it is, if its blocks have the same shape and lie on the same GPUs."""
@@ -100,6 +135,10 @@ def _ensure_same_pool(managed: ManagedPool, spec: PoolSpec) -> None:
     if have != offered:
         raise IdentityMismatch("shape digest", f"{have.hex()} ({managed.shape})", f"{offered.hex()} ({spec.shape})")
     if managed.shards != spec.shards:
-        raise IdentityMismatch("placement", str(managed.shards), str(spec.shards))
+        raise IdentityMismatch("placement", _places(managed.shards), _places(spec.shards))
     if managed.device.kind != spec.arena:
         raise IdentityMismatch("arena kind", managed.device.kind, spec.arena)
+
+
+def _places(shards: tuple[Shard, ...]) -> str:
+    return ", ".join(f"rank {shard.rank} on {shard.gpu_uuid or 'the host'}" for shard in shards)

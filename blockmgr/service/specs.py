@@ -5,7 +5,7 @@ from dataclasses import fields
 from blockmgr.core.errors import InvalidMessage, Precondition
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.identity import HASH_SCHEME, Content, Shape, Shard
-from blockmgr.service.pools import ManagedPool, PoolSpec, bytes_for
+from blockmgr.service.pools import ManagedPool, PoolSpec
 from pagehold.blockmgr.v1 import pool_pb2
 
 ARENA_NAMES = {
@@ -85,9 +85,13 @@ def _content_from(proto: pool_pb2.Content) -> Content:
 
 def _arena_from(kind: pool_pb2.ArenaKind, shards: tuple[Shard, ...]) -> str:
     if kind == pool_pb2.ARENA_KIND_UNSPECIFIED:
-        return "cuda" if any(shard.gpu_uuid for shard in shards) else "host"
+        kind = pool_pb2.ARENA_KIND_CUDA if any(shard.gpu_uuid for shard in shards) else pool_pb2.ARENA_KIND_HOST
     if kind not in ARENA_NAMES:
         raise InvalidMessage("pool.arena", kind, f"must be one of {sorted(ARENA_NAMES)}")
+    if kind != pool_pb2.ARENA_KIND_HOST and not all(shard.gpu_uuid for shard in shards):
+        raise InvalidMessage("pool.shards.gpu_uuid", "empty", f"memory of the kind {ARENA_NAMES[kind]} lies on a GPU")
+    if kind != pool_pb2.ARENA_KIND_HOST and len(shards) > 1:
+        raise Precondition(f"a pool of {len(shards)} shards cannot be made of {ARENA_NAMES[kind]} memory: one can")
     return ARENA_NAMES[kind]
 
 
@@ -98,7 +102,8 @@ def describe(managed: ManagedPool) -> pool_pb2.Pool:
         name=managed.name,
         arena=ARENA_NUMBERS[managed.device.kind],
         ledger=f"ledger.{managed.name}",
-        reserve_bytes=bytes_for(geometry, geometry.max_device_blocks),
+        reserve_bytes=managed.bytes_for(geometry.max_device_blocks),
+        label=managed.label if managed.device.kind != "host" else None,
     )
     for field in fields(PoolGeometry):
         setattr(proto.geometry, field.name, getattr(geometry, field.name))
@@ -122,7 +127,7 @@ def _add_extents(proto: pool_pb2.Pool, managed: ManagedPool) -> None:
     for tier, arena in managed.arenas():
         for index, extent in enumerate(arena.extents):
             proto.extents.add(
-                name=f"{tier}.{managed.name}.{index}" if extent.descriptor is not None else "",
+                name=extent.name if extent.descriptor is not None else "",
                 shard=0,
                 index=index,
                 host_tier=tier == "host",

@@ -11,7 +11,7 @@ from blockmgr.processes import Process, find_older
 from blockmgr.service.deposits import REDO, UNKNOWN_ROLE, stored_processes
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Lease, Member
-from blockmgr.service.pools import ManagedPool, adopt_pool, pool_names
+from blockmgr.service.pools import ManagedPool, MemoryLost, adopt_pool, pool_names
 
 log = structlog.get_logger()
 
@@ -26,7 +26,12 @@ async def take_up(manager: Manager, descriptors: dict[str, list[int]]) -> None:
     if not redo:
         await manager.notifier.deposit(REDO, [manager.redo.descriptor])
     for name in pool_names(descriptors):
-        managed = adopt_pool(name, descriptors, manager.redo, manager.encode, manager.publisher(name))
+        try:
+            managed = adopt_pool(name, descriptors, manager.redo, manager.encode, manager.publisher(name))
+        except MemoryLost as error:
+            manager.note_lost(name, error.number, str(error))
+            manager.deposits.forget(f"ledger.{name}")
+            continue
         manager.take_in(managed)
         _take_up_members(manager, managed, descriptors)
         log.info("pool taken up", pool=name, sequences=len(list(managed.pool.state.sequences.live())))

@@ -139,7 +139,8 @@ def register(
 ) -> Registration:
     """Hand over this executor's processes (default: this one), register, and map the pool.
 
-    Waits up to ``timeout`` seconds for a manager. Raises ``grpc.RpcError`` when refused.
+    Waits up to ``timeout`` seconds for a manager. Raises ``grpc.RpcError`` when refused, and ``ArenaError`` if the pool
+    cannot be mapped: it lies on a GPU that this process does not see, or what is mapped is not the pool's memory.
     """
     instance = uuid.uuid4().bytes
     own = list(processes) if processes is not None else [Process.open(os.getpid(), "engine")]
@@ -148,7 +149,7 @@ def register(
     request = executor_pb2.RegisterExecutorRequest(name=name, instance=instance, pool=pool, lease_seconds=lease_seconds)
     try:
         response = _register(runtime_dir, stub, request, own, time.monotonic() + timeout)
-        mapping = PoolMapping.fetch(response, instance)
+        mapping = _attach(stub, response, instance)
         # Only now: a manager that comes up with nothing waits for whoever has put up a sign to give back what it holds.
         presence = Presence(runtime_dir, instance.hex())
     except BaseException:
@@ -156,6 +157,20 @@ def register(
         raise
     heartbeat = Heartbeat(stub, response.epoch, response.lease_seconds)
     return Registration(channel, stub, response, instance, runtime_dir, mapping, presence, own, heartbeat)
+
+
+def _attach(
+    stub: block_manager_service_pb2_grpc.BlockManagerServiceStub,
+    response: executor_pb2.RegisterExecutorResponse,
+    instance: bytes,
+) -> PoolMapping:
+    """Map the pool, and zero it if it is new."""
+    mapping = PoolMapping.fetch(response, instance)
+    if response.zero_memory:
+        mapping.make_ready(response.pool.label)
+        request = executor_pb2.ReportZeroedRequest(epoch=response.epoch)
+        insist(lambda: stub.ReportZeroed(request, wait_for_ready=True))
+    return mapping
 
 
 def _register(

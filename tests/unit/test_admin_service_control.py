@@ -84,7 +84,7 @@ def test_memory_that_is_made_ready_is_not_trimmed_meanwhile(
         trimmed: list[int] = []
         with monkeypatch.context() as during:
             during.setattr(server.managed().device, "zero", lambda offset, length: trimmed.append(offset))
-            server.managed().trim_memory()
+            server.managed().trim_memory(mapped=True)
         sizes.append((server.managed().device.size, trimmed))
 
     monkeypatch.setattr(server.manager.notifier, "deposit", deposit)

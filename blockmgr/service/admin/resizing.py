@@ -35,5 +35,5 @@ async def resize(manager: Manager, managed: ManagedPool, blocks: int) -> Resized
     if left:
         manager.nudge(managed.name, session_pb2.NUDGE_REASON_TICKETS)
     else:
-        managed.trim_memory()
+        manager.trim(managed)
     return Resized(before, blocks, left)

@@ -30,8 +30,8 @@ if _version_not_supported:
 class BlockManagerServiceStub:
     """What executors and front doors ask of the block manager, over a unix socket of the same machine.
 
-    An executor's way: introduce its processes on the descriptor socket, register, fetch and map the pool, adopt what
-    its predecessor left, report ready, open the session. From then on one turn at a time says all that happened and
+    An executor's way: introduce its processes on the descriptor socket, register, fetch and map the pool, zero it if it
+    is the first, adopt what its predecessor left, report ready, open the session. From then on one turn at a time says all that happened and
     brings back all that is new; no launch waits for one. A heartbeat from a thread of its own shows that it is alive
     while it is busy. It keeps its registration over restarts of the manager: it opens the session again and repeats
     the turn that was not answered.
@@ -52,6 +52,11 @@ class BlockManagerServiceStub:
                 '/pagehold.blockmgr.v1.BlockManagerService/RegisterExecutor',
                 request_serializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.RegisterExecutorRequest.SerializeToString,
                 response_deserializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.RegisterExecutorResponse.FromString,
+                _registered_method=True)
+        self.ReportZeroed = channel.unary_unary(
+                '/pagehold.blockmgr.v1.BlockManagerService/ReportZeroed',
+                request_serializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.ReportZeroedRequest.SerializeToString,
+                response_deserializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.ReportZeroedResponse.FromString,
                 _registered_method=True)
         self.Session = channel.stream_stream(
                 '/pagehold.blockmgr.v1.BlockManagerService/Session',
@@ -108,8 +113,8 @@ class BlockManagerServiceStub:
 class BlockManagerServiceServicer:
     """What executors and front doors ask of the block manager, over a unix socket of the same machine.
 
-    An executor's way: introduce its processes on the descriptor socket, register, fetch and map the pool, adopt what
-    its predecessor left, report ready, open the session. From then on one turn at a time says all that happened and
+    An executor's way: introduce its processes on the descriptor socket, register, fetch and map the pool, zero it if it
+    is the first, adopt what its predecessor left, report ready, open the session. From then on one turn at a time says all that happened and
     brings back all that is new; no launch waits for one. A heartbeat from a thread of its own shows that it is alive
     while it is busy. It keeps its registration over restarts of the manager: it opens the session again and repeats
     the turn that was not answered.
@@ -127,7 +132,16 @@ class BlockManagerServiceServicer:
         May be repeated: the same living instance gets the registration that it has. ALREADY_EXISTS: the name is alive as
         another instance. FAILED_PRECONDITION: the pool has another identity (ERROR_REASON_IDENTITY_MISMATCH, both
         digests named), the instance's processes were not introduced on the descriptor socket or cannot be killed, or
-        every place for an executor is taken. RESOURCE_EXHAUSTED: there is no memory for the pool.
+        every place for an executor is taken; or the GPU is not one of this machine's, or not the pool's, both named.
+        RESOURCE_EXHAUSTED: there is no memory for the pool. UNAVAILABLE (ERROR_REASON_NOT_SERVING): another executor is
+        zeroing the pool's memory; the call may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportZeroed(self, request, context):
+        """Says that the executor has zeroed the pool's memory, as its registration asked. May be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -223,6 +237,11 @@ def add_BlockManagerServiceServicer_to_server(servicer, server):
                     request_deserializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.RegisterExecutorRequest.FromString,
                     response_serializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.RegisterExecutorResponse.SerializeToString,
             ),
+            'ReportZeroed': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportZeroed,
+                    request_deserializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.ReportZeroedRequest.FromString,
+                    response_serializer=pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.ReportZeroedResponse.SerializeToString,
+            ),
             'Session': grpc.stream_stream_rpc_method_handler(
                     servicer.Session,
                     request_deserializer=pagehold_dot_blockmgr_dot_v1_dot_session__pb2.SessionRequest.FromString,
@@ -284,8 +303,8 @@ def add_BlockManagerServiceServicer_to_server(servicer, server):
 class BlockManagerService:
     """What executors and front doors ask of the block manager, over a unix socket of the same machine.
 
-    An executor's way: introduce its processes on the descriptor socket, register, fetch and map the pool, adopt what
-    its predecessor left, report ready, open the session. From then on one turn at a time says all that happened and
+    An executor's way: introduce its processes on the descriptor socket, register, fetch and map the pool, zero it if it
+    is the first, adopt what its predecessor left, report ready, open the session. From then on one turn at a time says all that happened and
     brings back all that is new; no launch waits for one. A heartbeat from a thread of its own shows that it is alive
     while it is busy. It keeps its registration over restarts of the manager: it opens the session again and repeats
     the turn that was not answered.
@@ -313,6 +332,33 @@ class BlockManagerService:
             '/pagehold.blockmgr.v1.BlockManagerService/RegisterExecutor',
             pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.RegisterExecutorRequest.SerializeToString,
             pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.RegisterExecutorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportZeroed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pagehold.blockmgr.v1.BlockManagerService/ReportZeroed',
+            pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.ReportZeroedRequest.SerializeToString,
+            pagehold_dot_blockmgr_dot_v1_dot_executor__pb2.ReportZeroedResponse.FromString,
             options,
             channel_credentials,
             insecure,

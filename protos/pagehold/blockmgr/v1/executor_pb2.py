@@ -27,7 +27,7 @@ from pagehold.common.v1 import states_pb2 as pagehold_dot_common_dot_v1_dot_stat
 from pagehold.common.v1 import version_pb2 as pagehold_dot_common_dot_v1_dot_version__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#pagehold/blockmgr/v1/executor.proto\x12\x14pagehold.blockmgr.v1\x1a\x1fpagehold/blockmgr/v1/pool.proto\x1a\x1fpagehold/common/v1/states.proto\x1a pagehold/common/v1/version.proto\"\xbd\x01\n\x17RegisterExecutorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\x0c\x12,\n\x04pool\x18\x03 \x01(\x0b\x32\x1e.pagehold.blockmgr.v1.PoolSpec\x12\x1a\n\rlease_seconds\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\nmust_exist\x18\x05 \x01(\x08H\x01\x88\x01\x01\x42\x10\n\x0e_lease_secondsB\r\n\x0b_must_exist\"\x8d\x02\n\x18RegisterExecutorResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12\x15\n\rlease_seconds\x18\x03 \x01(\x01\x12(\n\x04pool\x18\x04 \x01(\x0b\x32\x1a.pagehold.blockmgr.v1.Pool\x12\x0f\n\x07\x63reated\x18\x05 \x01(\x08\x12\x12\n\nrelabelled\x18\x06 \x01(\x08\x12\x19\n\x11waiting_sequences\x18\x07 \x01(\r\x12\x19\n\x11\x64\x65scriptor_socket\x18\x08 \x01(\t\x12\x13\n\x0blast_number\x18\t \x01(\x04\"#\n\x12ReportReadyRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\"H\n\x13ReportReadyResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\"!\n\x10HeartbeatRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\"\xa4\x01\n\x11HeartbeatResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\x12\x15\n\rlease_seconds\x18\x02 \x01(\x01\x12\x30\n\x05state\x18\x03 \x01(\x0e\x32!.pagehold.common.v1.ExecutorState\x12\x13\n\x0bturn_wanted\x18\x04 \x01(\x08\"T\n\x11UnregisterRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x1c\n\x0fleave_sequences\x18\x02 \x01(\x08H\x00\x88\x01\x01\x42\x12\n\x10_leave_sequences\"b\n\x12UnregisterResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\x12\x19\n\x11waiting_sequences\x18\x02 \x01(\rb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#pagehold/blockmgr/v1/executor.proto\x12\x14pagehold.blockmgr.v1\x1a\x1fpagehold/blockmgr/v1/pool.proto\x1a\x1fpagehold/common/v1/states.proto\x1a pagehold/common/v1/version.proto\"\xbd\x01\n\x17RegisterExecutorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\x0c\x12,\n\x04pool\x18\x03 \x01(\x0b\x32\x1e.pagehold.blockmgr.v1.PoolSpec\x12\x1a\n\rlease_seconds\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\nmust_exist\x18\x05 \x01(\x08H\x01\x88\x01\x01\x42\x10\n\x0e_lease_secondsB\r\n\x0b_must_exist\"\xa2\x02\n\x18RegisterExecutorResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12\x15\n\rlease_seconds\x18\x03 \x01(\x01\x12(\n\x04pool\x18\x04 \x01(\x0b\x32\x1a.pagehold.blockmgr.v1.Pool\x12\x0f\n\x07\x63reated\x18\x05 \x01(\x08\x12\x12\n\nrelabelled\x18\x06 \x01(\x08\x12\x19\n\x11waiting_sequences\x18\x07 \x01(\r\x12\x19\n\x11\x64\x65scriptor_socket\x18\x08 \x01(\t\x12\x13\n\x0blast_number\x18\t \x01(\x04\x12\x13\n\x0bzero_memory\x18\n \x01(\x08\"$\n\x13ReportZeroedRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\"I\n\x14ReportZeroedResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\"#\n\x12ReportReadyRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\"H\n\x13ReportReadyResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\"!\n\x10HeartbeatRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\"\xa4\x01\n\x11HeartbeatResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\x12\x15\n\rlease_seconds\x18\x02 \x01(\x01\x12\x30\n\x05state\x18\x03 \x01(\x0e\x32!.pagehold.common.v1.ExecutorState\x12\x13\n\x0bturn_wanted\x18\x04 \x01(\x08\"T\n\x11UnregisterRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x1c\n\x0fleave_sequences\x18\x02 \x01(\x08H\x00\x88\x01\x01\x42\x12\n\x10_leave_sequences\"b\n\x12UnregisterResponse\x12\x31\n\x07version\x18\x01 \x01(\x0b\x32 .pagehold.common.v1.StateVersion\x12\x19\n\x11waiting_sequences\x18\x02 \x01(\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,17 +37,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTEREXECUTORREQUEST']._serialized_start=162
   _globals['_REGISTEREXECUTORREQUEST']._serialized_end=351
   _globals['_REGISTEREXECUTORRESPONSE']._serialized_start=354
-  _globals['_REGISTEREXECUTORRESPONSE']._serialized_end=623
-  _globals['_REPORTREADYREQUEST']._serialized_start=625
-  _globals['_REPORTREADYREQUEST']._serialized_end=660
-  _globals['_REPORTREADYRESPONSE']._serialized_start=662
-  _globals['_REPORTREADYRESPONSE']._serialized_end=734
-  _globals['_HEARTBEATREQUEST']._serialized_start=736
-  _globals['_HEARTBEATREQUEST']._serialized_end=769
-  _globals['_HEARTBEATRESPONSE']._serialized_start=772
-  _globals['_HEARTBEATRESPONSE']._serialized_end=936
-  _globals['_UNREGISTERREQUEST']._serialized_start=938
-  _globals['_UNREGISTERREQUEST']._serialized_end=1022
-  _globals['_UNREGISTERRESPONSE']._serialized_start=1024
-  _globals['_UNREGISTERRESPONSE']._serialized_end=1122
+  _globals['_REGISTEREXECUTORRESPONSE']._serialized_end=644
+  _globals['_REPORTZEROEDREQUEST']._serialized_start=646
+  _globals['_REPORTZEROEDREQUEST']._serialized_end=682
+  _globals['_REPORTZEROEDRESPONSE']._serialized_start=684
+  _globals['_REPORTZEROEDRESPONSE']._serialized_end=757
+  _globals['_REPORTREADYREQUEST']._serialized_start=759
+  _globals['_REPORTREADYREQUEST']._serialized_end=794
+  _globals['_REPORTREADYRESPONSE']._serialized_start=796
+  _globals['_REPORTREADYRESPONSE']._serialized_end=868
+  _globals['_HEARTBEATREQUEST']._serialized_start=870
+  _globals['_HEARTBEATREQUEST']._serialized_end=903
+  _globals['_HEARTBEATRESPONSE']._serialized_start=906
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1070
+  _globals['_UNREGISTERREQUEST']._serialized_start=1072
+  _globals['_UNREGISTERREQUEST']._serialized_end=1156
+  _globals['_UNREGISTERRESPONSE']._serialized_start=1158
+  _globals['_UNREGISTERRESPONSE']._serialized_end=1256
 # @@protoc_insertion_point(module_scope)

@@ -23,7 +23,7 @@ class RegisterExecutorRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instance: _Optional[bytes] = ..., pool: _Optional[_Union[_pool_pb2.PoolSpec, _Mapping]] = ..., lease_seconds: _Optional[float] = ..., must_exist: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
-    __slots__ = ("version", "epoch", "lease_seconds", "pool", "created", "relabelled", "waiting_sequences", "descriptor_socket", "last_number")
+    __slots__ = ("version", "epoch", "lease_seconds", "pool", "created", "relabelled", "waiting_sequences", "descriptor_socket", "last_number", "zero_memory")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class RegisterExecutorResponse(_message.Message):
     WAITING_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTOR_SOCKET_FIELD_NUMBER: _ClassVar[int]
     LAST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ZERO_MEMORY_FIELD_NUMBER: _ClassVar[int]
     version: _version_pb2.StateVersion
     epoch: int
     lease_seconds: float
@@ -42,7 +43,20 @@ class RegisterExecutorResponse(_message.Message):
     waiting_sequences: int
     descriptor_socket: str
     last_number: int
-    def __init__(self, version: _Optional[_Union[_version_pb2.StateVersion, _Mapping]] = ..., epoch: _Optional[int] = ..., lease_seconds: _Optional[float] = ..., pool: _Optional[_Union[_pool_pb2.Pool, _Mapping]] = ..., created: _Optional[bool] = ..., relabelled: _Optional[bool] = ..., waiting_sequences: _Optional[int] = ..., descriptor_socket: _Optional[str] = ..., last_number: _Optional[int] = ...) -> None: ...
+    zero_memory: bool
+    def __init__(self, version: _Optional[_Union[_version_pb2.StateVersion, _Mapping]] = ..., epoch: _Optional[int] = ..., lease_seconds: _Optional[float] = ..., pool: _Optional[_Union[_pool_pb2.Pool, _Mapping]] = ..., created: _Optional[bool] = ..., relabelled: _Optional[bool] = ..., waiting_sequences: _Optional[int] = ..., descriptor_socket: _Optional[str] = ..., last_number: _Optional[int] = ..., zero_memory: _Optional[bool] = ...) -> None: ...
+
+class ReportZeroedRequest(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+
+class ReportZeroedResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: _version_pb2.StateVersion
+    def __init__(self, version: _Optional[_Union[_version_pb2.StateVersion, _Mapping]] = ...) -> None: ...
 
 class ReportReadyRequest(_message.Message):
     __slots__ = ("epoch",)

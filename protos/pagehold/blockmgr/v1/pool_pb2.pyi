@@ -133,7 +133,7 @@ class PoolSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., geometry: _Optional[_Union[PoolGeometry, _Mapping]] = ..., identity: _Optional[_Union[PoolIdentity, _Mapping]] = ..., arena: _Optional[_Union[ArenaKind, str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ...) -> None: ...
 
 class Pool(_message.Message):
-    __slots__ = ("name", "geometry", "identity", "arena", "shards", "extents", "ledger", "reserve_bytes")
+    __slots__ = ("name", "geometry", "identity", "arena", "shards", "extents", "ledger", "reserve_bytes", "label")
     NAME_FIELD_NUMBER: _ClassVar[int]
     GEOMETRY_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,7 @@ class Pool(_message.Message):
     EXTENTS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     RESERVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
     name: str
     geometry: PoolGeometry
     identity: PoolIdentity
@@ -150,4 +151,5 @@ class Pool(_message.Message):
     extents: _containers.RepeatedCompositeFieldContainer[Extent]
     ledger: str
     reserve_bytes: int
-    def __init__(self, name: _Optional[str] = ..., geometry: _Optional[_Union[PoolGeometry, _Mapping]] = ..., identity: _Optional[_Union[PoolIdentity, _Mapping]] = ..., arena: _Optional[_Union[ArenaKind, str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., extents: _Optional[_Iterable[_Union[Extent, _Mapping]]] = ..., ledger: _Optional[str] = ..., reserve_bytes: _Optional[int] = ...) -> None: ...
+    label: bytes
+    def __init__(self, name: _Optional[str] = ..., geometry: _Optional[_Union[PoolGeometry, _Mapping]] = ..., identity: _Optional[_Union[PoolIdentity, _Mapping]] = ..., arena: _Optional[_Union[ArenaKind, str]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., extents: _Optional[_Iterable[_Union[Extent, _Mapping]]] = ..., ledger: _Optional[str] = ..., reserve_bytes: _Optional[int] = ..., label: _Optional[bytes] = ...) -> None: ...
