@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from blockmgr.service.contract import add_service
-from executor.frontend import attachment, requests, tokens
+from executor.frontend import attachment, requests, tokens, validation
 from executor.frontend.batch import generate_batch
 from executor.frontend.door import Door
 from executor.frontend.engines import pool_of
@@ -149,6 +149,9 @@ class InferenceServicer:
             default_max_tokens=settings.default_max_tokens,
             max_message_bytes=MESSAGE_BYTES,
             max_batch=settings.max_batch,
+            max_text_characters=validation.LONGEST_TEXT,
+            max_chat_messages=validation.MOST_MESSAGES,
+            max_token_ids=validation.MOST_IDS,
         )
         version = importlib.metadata.version("pagehold")
         return server_pb2.GetServerInfoResponse(

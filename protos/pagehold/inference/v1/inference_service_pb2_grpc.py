@@ -31,11 +31,23 @@ if _version_not_supported:
 class InferenceServiceStub:
     """Tokens in, tokens out.
 
-    A failed call ends with a status and google.rpc details: ErrorInfo with a `common.v1.ErrorReason`, and with it
-    BadRequest (all violations at once, each with its field's path), PreconditionFailure or RetryInfo. Never with an
-    error inside a stream. Common to all: a bad field is INVALID_ARGUMENT (ERROR_REASON_INVALID_FIELD); an unknown model
-    NOT_FOUND; a server that is loading, draining or has lost its engine UNAVAILABLE (ERROR_REASON_NOT_SERVING), and the
-    call may be repeated. Messages to the server have at most 16 MiB.
+    A call that fails ends with a status, never with an error inside a stream. Its details are google.rpc's: an ErrorInfo
+    whose reason is a `common.v1.ErrorReason`, and with it a BadRequest (every violation at once, each with its field's
+    path and the limit), a PreconditionFailure, or a RetryInfo with the time after which the same call may succeed, which
+    the trailer `grpc-retry-pushback-ms` says too. A deadline that passes, and a client that hangs up, end a call as
+    always in gRPC, without details.
+
+    Any method may fail with
+
+    INVALID_ARGUMENT    ERROR_REASON_INVALID_FIELD  A field cannot be right, or the message is none. Do not repeat it.
+    UNAVAILABLE         ERROR_REASON_NOT_SERVING    It is loading, draining or stopping, or no engine is there. Repeat.
+    INTERNAL            ERROR_REASON_INTERNAL       A fault of the server; its log says more under the `error_id`.
+    RESOURCE_EXHAUSTED  without a reason            A message of more than 16 MiB (`Limits.max_message_bytes`).
+
+    where a model is named, with NOT_FOUND (ERROR_REASON_NOT_FOUND) for an unknown one; and those that count as requests
+    in flight (Generate, BatchGenerate, Attach, Tokenize, Detokenize, RenderPrompt) with RESOURCE_EXHAUSTED
+    (ERROR_REASON_QUEUE_FULL) where there are too many (`Limits.max_requests`): nothing was begun; repeat it later.
+    Requests of the other methods have at most 16 KiB.
     """
 
     def __init__(self, channel):
@@ -114,80 +126,110 @@ class InferenceServiceStub:
 class InferenceServiceServicer:
     """Tokens in, tokens out.
 
-    A failed call ends with a status and google.rpc details: ErrorInfo with a `common.v1.ErrorReason`, and with it
-    BadRequest (all violations at once, each with its field's path), PreconditionFailure or RetryInfo. Never with an
-    error inside a stream. Common to all: a bad field is INVALID_ARGUMENT (ERROR_REASON_INVALID_FIELD); an unknown model
-    NOT_FOUND; a server that is loading, draining or has lost its engine UNAVAILABLE (ERROR_REASON_NOT_SERVING), and the
-    call may be repeated. Messages to the server have at most 16 MiB.
+    A call that fails ends with a status, never with an error inside a stream. Its details are google.rpc's: an ErrorInfo
+    whose reason is a `common.v1.ErrorReason`, and with it a BadRequest (every violation at once, each with its field's
+    path and the limit), a PreconditionFailure, or a RetryInfo with the time after which the same call may succeed, which
+    the trailer `grpc-retry-pushback-ms` says too. A deadline that passes, and a client that hangs up, end a call as
+    always in gRPC, without details.
+
+    Any method may fail with
+
+    INVALID_ARGUMENT    ERROR_REASON_INVALID_FIELD  A field cannot be right, or the message is none. Do not repeat it.
+    UNAVAILABLE         ERROR_REASON_NOT_SERVING    It is loading, draining or stopping, or no engine is there. Repeat.
+    INTERNAL            ERROR_REASON_INTERNAL       A fault of the server; its log says more under the `error_id`.
+    RESOURCE_EXHAUSTED  without a reason            A message of more than 16 MiB (`Limits.max_message_bytes`).
+
+    where a model is named, with NOT_FOUND (ERROR_REASON_NOT_FOUND) for an unknown one; and those that count as requests
+    in flight (Generate, BatchGenerate, Attach, Tokenize, Detokenize, RenderPrompt) with RESOURCE_EXHAUSTED
+    (ERROR_REASON_QUEUE_FULL) where there are too many (`Limits.max_requests`): nothing was begun; repeat it later.
+    Requests of the other methods have at most 16 KiB.
     """
 
     def Generate(self, request, context):
-        """Generates an answer and streams it. Ends with OK behind the last Finished.
+        """Generates an answer and streams it: Started (Progress)* (Delta)* (Finished)+, then OK.
 
-        Hanging up ends the generation within a step, unless it is `detached`. RESOURCE_EXHAUSTED
-        (ERROR_REASON_QUEUE_FULL, with RetryInfo and the trailer `grpc-retry-pushback-ms`): too many requests in flight;
-        may be repeated. FAILED_PRECONDITION (ERROR_REASON_NEVER_FITS): it can never fit the pool; both numbers are named.
-        UNAVAILABLE (ERROR_REASON_GENERATION_LOST) behind Started: its engine died and none took over in time; the number
-        of tokens recorded is named. INTERNAL: it met a fault.
+        Hanging up ends the generation within a step, unless it is `detached`. It may be repeated under the same
+        `request_id`, which is never accepted twice. Before Started, besides the errors above:
+
+        INVALID_ARGUMENT     ERROR_REASON_INVALID_FIELD    Also: the `request_id` is taken, by a request with another body.
+        ALREADY_EXISTS       ERROR_REASON_ALREADY_EXISTS   It is taken by this very request, in flight or just ended: attach.
+        FAILED_PRECONDITION  ERROR_REASON_NEVER_FITS       It can never fit the pool: `needed` and `available` blocks.
+        FAILED_PRECONDITION  ERROR_REASON_PRECONDITION     The model has no tokenizer or no chat template for such a prompt.
+        RESOURCE_EXHAUSTED   ERROR_REASON_QUEUE_FULL       As many wait in the engine as may. Repeat it later.
+        RESOURCE_EXHAUSTED   ERROR_REASON_POOL_EXHAUSTED   The pool has no room for it now. Repeat it later.
+        CANCELLED            without a reason              Somebody called Cancel before it was accepted.
+
+        Behind Started:
+
+        UNAVAILABLE  ERROR_REASON_GENERATION_LOST  Its engine is gone and none took over in time; `tokens` were recorded.
+        It ends, unless it is `detached`. Ask anew, under another name.
+        UNAVAILABLE  ERROR_REASON_NOT_SERVING      This front door stops; the generation goes on. Attach to it.
+        INTERNAL     ERROR_REASON_INTERNAL         The engine met a fault with it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchGenerate(self, request, context):
-        """Generates answers to several prompts on one stream. Errors of an item are its own; the call's are those of a batch
-        that is empty or too large.
+        """Generates answers to several prompts on one stream, as many at once as there is room for; the others wait their
+        turn, however full the server is. What is wrong with an item is in its `ItemFailure`, and what Generate's status
+        would have been. A front door that stops starts none of those that wait, and ends the others as Generate does. The
+        call itself fails only as said above, and where the batch is empty or too large.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request, context):
-        """Streams a request that exists, from a token on: what is past, then what is to come. May be repeated. NOT_FOUND: it
-        was never accepted, or has ended too long ago. OUT_OF_RANGE (ERROR_REASON_OUT_OF_RANGE): `from_token` lies beyond
-        what there is.
+        """Streams a request that was accepted, from a token on: what is past, then what is to come, to the same end. May be
+        repeated. Fails as Generate does behind Started, and with
+
+        NOT_FOUND     ERROR_REASON_NOT_FOUND     It was never accepted, or has ended too long ago (a minute, by default).
+        OUT_OF_RANGE  ERROR_REASON_OUT_OF_RANGE  `from_token` lies beyond the `tokens` that there are so far.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Ends a request. May be repeated. NOT_FOUND: it is not known, or no longer.
+        """Ends a request, accepted or waiting, whoever streams it. May be repeated. NOT_FOUND (ERROR_REASON_NOT_FOUND): it is
+        not known, or no longer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRequest(self, request, context):
-        """Says how a request stands. NOT_FOUND: it is not known, or no longer.
+        """Says how a request stands. NOT_FOUND (ERROR_REASON_NOT_FOUND): it is not known, or no longer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRequests(self, request, context):
-        """Lists the requests in flight.
+        """Lists the requests in flight, those of all front doors.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Tokenize(self, request, context):
-        """Turns text into tokens.
+        """Turns text into tokens. FAILED_PRECONDITION (ERROR_REASON_PRECONDITION): the model has no tokenizer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Detokenize(self, request, context):
-        """Turns tokens into text.
+        """Turns tokens into text, which is empty where the model has no tokenizer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenderPrompt(self, request, context):
-        """Shows a prompt as the model would see it. FAILED_PRECONDITION: a conversation, and the model has no chat template.
+        """Shows a prompt as the model would see it, and refuses what Generate would. FAILED_PRECONDITION
+        (ERROR_REASON_PRECONDITION): a conversation, and the model has no chat template; or no tokenizer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -300,11 +342,23 @@ def add_InferenceServiceServicer_to_server(servicer, server):
 class InferenceService:
     """Tokens in, tokens out.
 
-    A failed call ends with a status and google.rpc details: ErrorInfo with a `common.v1.ErrorReason`, and with it
-    BadRequest (all violations at once, each with its field's path), PreconditionFailure or RetryInfo. Never with an
-    error inside a stream. Common to all: a bad field is INVALID_ARGUMENT (ERROR_REASON_INVALID_FIELD); an unknown model
-    NOT_FOUND; a server that is loading, draining or has lost its engine UNAVAILABLE (ERROR_REASON_NOT_SERVING), and the
-    call may be repeated. Messages to the server have at most 16 MiB.
+    A call that fails ends with a status, never with an error inside a stream. Its details are google.rpc's: an ErrorInfo
+    whose reason is a `common.v1.ErrorReason`, and with it a BadRequest (every violation at once, each with its field's
+    path and the limit), a PreconditionFailure, or a RetryInfo with the time after which the same call may succeed, which
+    the trailer `grpc-retry-pushback-ms` says too. A deadline that passes, and a client that hangs up, end a call as
+    always in gRPC, without details.
+
+    Any method may fail with
+
+    INVALID_ARGUMENT    ERROR_REASON_INVALID_FIELD  A field cannot be right, or the message is none. Do not repeat it.
+    UNAVAILABLE         ERROR_REASON_NOT_SERVING    It is loading, draining or stopping, or no engine is there. Repeat.
+    INTERNAL            ERROR_REASON_INTERNAL       A fault of the server; its log says more under the `error_id`.
+    RESOURCE_EXHAUSTED  without a reason            A message of more than 16 MiB (`Limits.max_message_bytes`).
+
+    where a model is named, with NOT_FOUND (ERROR_REASON_NOT_FOUND) for an unknown one; and those that count as requests
+    in flight (Generate, BatchGenerate, Attach, Tokenize, Detokenize, RenderPrompt) with RESOURCE_EXHAUSTED
+    (ERROR_REASON_QUEUE_FULL) where there are too many (`Limits.max_requests`): nothing was begun; repeat it later.
+    Requests of the other methods have at most 16 KiB.
     """
 
     @staticmethod

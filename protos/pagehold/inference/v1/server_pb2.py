@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from pagehold.inference.v1 import parameters_pb2 as pagehold_dot_inference_dot_v1_dot_parameters__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"pagehold/inference/v1/server.proto\x12\x15pagehold.inference.v1\x1a&pagehold/inference/v1/parameters.proto\"\x13\n\x11ListModelsRequest\"B\n\x12ListModelsResponse\x12,\n\x06models\x18\x01 \x03(\x0b\x32\x1c.pagehold.inference.v1.Model\"-\n\x0fGetModelRequest\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_name\"?\n\x10GetModelResponse\x12+\n\x05model\x18\x01 \x01(\x0b\x32\x1c.pagehold.inference.v1.Model\"\xc0\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x12\n\nmax_length\x18\x03 \x01(\r\x12\x12\n\nvocabulary\x18\x04 \x01(\r\x12\x15\n\reos_token_ids\x18\x05 \x03(\r\x12\x0c\n\x04\x63hat\x18\x06 \x01(\x08\x12;\n\x08\x64\x65\x66\x61ults\x18\x07 \x01(\x0b\x32).pagehold.inference.v1.SamplingParameters\x12\r\n\x05ready\x18\x08 \x01(\x08\"\x16\n\x14GetServerInfoRequest\"v\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07started\x18\x02 \x01(\x01\x12-\n\x06limits\x18\x03 \x01(\x0b\x32\x1d.pagehold.inference.v1.Limits\x12\x0c\n\x04\x64oor\x18\x04 \x01(\t\"h\n\x06Limits\x12\x14\n\x0cmax_requests\x18\x01 \x01(\r\x12\x1a\n\x12\x64\x65\x66\x61ult_max_tokens\x18\x02 \x01(\r\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\r\x12\x11\n\tmax_batch\x18\x04 \x01(\r\"\x10\n\x0eGetLoadRequest\"\x85\x01\n\x0fGetLoadResponse\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x11\n\tin_flight\x18\x03 \x01(\r\x12\x0e\n\x06\x62locks\x18\x04 \x01(\r\x12\x13\n\x0b\x66ree_blocks\x18\x05 \x01(\r\x12\x10\n\x03\x61ge\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x06\n\x04_ageb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"pagehold/inference/v1/server.proto\x12\x15pagehold.inference.v1\x1a&pagehold/inference/v1/parameters.proto\"\x13\n\x11ListModelsRequest\"B\n\x12ListModelsResponse\x12,\n\x06models\x18\x01 \x03(\x0b\x32\x1c.pagehold.inference.v1.Model\"-\n\x0fGetModelRequest\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_name\"?\n\x10GetModelResponse\x12+\n\x05model\x18\x01 \x01(\x0b\x32\x1c.pagehold.inference.v1.Model\"\xc0\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x12\n\nmax_length\x18\x03 \x01(\r\x12\x12\n\nvocabulary\x18\x04 \x01(\r\x12\x15\n\reos_token_ids\x18\x05 \x03(\r\x12\x0c\n\x04\x63hat\x18\x06 \x01(\x08\x12;\n\x08\x64\x65\x66\x61ults\x18\x07 \x01(\x0b\x32).pagehold.inference.v1.SamplingParameters\x12\r\n\x05ready\x18\x08 \x01(\x08\"\x16\n\x14GetServerInfoRequest\"v\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07started\x18\x02 \x01(\x01\x12-\n\x06limits\x18\x03 \x01(\x0b\x32\x1d.pagehold.inference.v1.Limits\x12\x0c\n\x04\x64oor\x18\x04 \x01(\t\"\xb7\x01\n\x06Limits\x12\x14\n\x0cmax_requests\x18\x01 \x01(\r\x12\x1a\n\x12\x64\x65\x66\x61ult_max_tokens\x18\x02 \x01(\r\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\r\x12\x11\n\tmax_batch\x18\x04 \x01(\r\x12\x1b\n\x13max_text_characters\x18\x05 \x01(\r\x12\x19\n\x11max_chat_messages\x18\x06 \x01(\r\x12\x15\n\rmax_token_ids\x18\x07 \x01(\r\"\x10\n\x0eGetLoadRequest\"\x85\x01\n\x0fGetLoadResponse\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x11\n\tin_flight\x18\x03 \x01(\r\x12\x0e\n\x06\x62locks\x18\x04 \x01(\r\x12\x13\n\x0b\x66ree_blocks\x18\x05 \x01(\r\x12\x10\n\x03\x61ge\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x06\n\x04_ageb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,10 +46,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSERVERINFOREQUEST']._serialized_end=519
   _globals['_GETSERVERINFORESPONSE']._serialized_start=521
   _globals['_GETSERVERINFORESPONSE']._serialized_end=639
-  _globals['_LIMITS']._serialized_start=641
-  _globals['_LIMITS']._serialized_end=745
-  _globals['_GETLOADREQUEST']._serialized_start=747
-  _globals['_GETLOADREQUEST']._serialized_end=763
-  _globals['_GETLOADRESPONSE']._serialized_start=766
-  _globals['_GETLOADRESPONSE']._serialized_end=899
+  _globals['_LIMITS']._serialized_start=642
+  _globals['_LIMITS']._serialized_end=825
+  _globals['_GETLOADREQUEST']._serialized_start=827
+  _globals['_GETLOADREQUEST']._serialized_end=843
+  _globals['_GETLOADRESPONSE']._serialized_start=846
+  _globals['_GETLOADRESPONSE']._serialized_end=979
 # @@protoc_insertion_point(module_scope)

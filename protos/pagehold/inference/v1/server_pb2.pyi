@@ -66,16 +66,22 @@ class GetServerInfoResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., started: _Optional[float] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., door: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_requests", "default_max_tokens", "max_message_bytes", "max_batch")
+    __slots__ = ("max_requests", "default_max_tokens", "max_message_bytes", "max_batch", "max_text_characters", "max_chat_messages", "max_token_ids")
     MAX_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_FIELD_NUMBER: _ClassVar[int]
+    MAX_TEXT_CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_CHAT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     max_requests: int
     default_max_tokens: int
     max_message_bytes: int
     max_batch: int
-    def __init__(self, max_requests: _Optional[int] = ..., default_max_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_batch: _Optional[int] = ...) -> None: ...
+    max_text_characters: int
+    max_chat_messages: int
+    max_token_ids: int
+    def __init__(self, max_requests: _Optional[int] = ..., default_max_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_batch: _Optional[int] = ..., max_text_characters: _Optional[int] = ..., max_chat_messages: _Optional[int] = ..., max_token_ids: _Optional[int] = ...) -> None: ...
 
 class GetLoadRequest(_message.Message):
     __slots__ = ()
