@@ -9,7 +9,7 @@ from blockmgr.core.events import Event, EventKind
 
 @dataclass(slots=True)
 class Counts:
-    """Sums that only rise. Tokens of a message that is refused later on may be among them."""
+    """Sums that only rise, but for what a transaction counted that is undone."""
 
     turns: int = 0
     """Messages handled."""
@@ -25,6 +25,14 @@ class Counts:
     """Events by kind."""
     blocks: Counter[EventKind] = field(default_factory=Counter)
     """Blocks named by events of a kind."""
+
+    def tokens(self) -> tuple[int, int, int]:
+        """The sums that rise within a transaction, to be set back to if it is undone."""
+        return self.prompt_tokens, self.cached_prompt_tokens, self.output_tokens
+
+    def set_back(self, tokens: tuple[int, int, int]) -> None:
+        """A transaction that began at these sums is undone."""
+        self.prompt_tokens, self.cached_prompt_tokens, self.output_tokens = tokens
 
     def happened(self, events: Iterable[Event]) -> None:
         """Count a committed transaction's events."""

@@ -13,7 +13,7 @@ MAX_TOKEN = (1 << 31) - 1
 
 
 def check_form(message: Message) -> None:
-    """Refuse arrays that do not run parallel, token ids that cannot be kept, and a table that is to grow twice."""
+    """Refuse arrays that do not run parallel, and token ids that cannot be kept."""
     progress, appends, wanted, finished = message.progress, message.appends, message.reservations, message.finished
     _parallel("progress", progress.handles, ("launched", progress.launched), ("computed", progress.computed))
     _parallel("reservations", wanted.handles, ("lengths", wanted.lengths), ("look_ahead", wanted.look_ahead))
@@ -22,11 +22,6 @@ def check_form(message: Message) -> None:
         _parallel("reorder", move.handles, ("parents", move.parents), ("ids", move.ids), ("scores", move.scores))
         _within_range("reorder.ids", move.ids)
     _check_appends(appends)
-    for request in message.admissions:
-        if len(request.prompt) and int(request.prompt.max()) > MAX_TOKEN:
-            _within_range("admission.prompt", request.prompt)
-    if len(set(wanted.handles.tolist())) != len(wanted.handles):
-        raise InvalidMessage("reservations.handles", "a list with repetitions", "each may be named once")
 
 
 def _parallel(group: str, handles: Ints, *arrays: tuple[str, Sized]) -> None:

@@ -21,11 +21,16 @@ OWNED, DEVICE = int(BlockState.OWNED), int(Residency.DEVICE)
 
 
 def reserve(state: PoolState, row: int, wanted: Reservations, reply: Reply) -> None:
-    """Make tables long enough, in the order given. A sequence that cannot be served whole gets nothing and is short."""
+    """Make tables long enough, in the order given. A sequence that cannot be served whole gets nothing and is short.
+
+    Raises ``InvalidMessage`` if a table is to grow twice.
+    """
     if not len(wanted.handles):
         return
     _within("reservations.lengths", wanted.lengths, state.geometry.max_length)
     named = state.sequences.named(wanted.handles, row)
+    if not named.once:
+        raise InvalidMessage("reservations.handles", "a list with repetitions", "each may be named once")
     reply.stale += named.stale
     lengths = named.pick(wanted.lengths)
     missing = _missing(state, named, lengths)

@@ -48,7 +48,11 @@ class Handles:
         self._known.clear()
 
     def named(self, handles: Indexes, row: int) -> Named:
-        """What a list names, as executor ``row`` may speak of it."""
+        """What a list names, as executor ``row`` may speak of it. One that is longer than there are slots repeats itself,
+        or is nonsense: it is not remembered.
+        """
+        if len(handles) > len(self._tenancy.flat):
+            return self._look_up(handles, row)
         key = (row, handles.tobytes())
         found = self._known.get(key)
         if found is None:

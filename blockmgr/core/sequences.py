@@ -109,10 +109,6 @@ class Sequences:
         """The present handle of a slot."""
         return handle_of(self.tenancy.get(slot), slot)
 
-    def handles(self, slots: Indexes) -> Indexes:
-        """The present handles of many slots."""
-        return self.tenancy.flat[slots] << SLOT_BITS | slots
-
     def find(self, handle: int) -> int:
         """The slot of a live handle; ``NotFound`` if it is stale or never was."""
         slot = slot_of(handle)
@@ -141,9 +137,6 @@ class Sequences:
         """Take the lowest free slot. The caller checked that there is one."""
         slot = heapq.heappop(self.free)
         self._handles.forget()
-        if not self.tenancy.get(slot):
-            # A fresh ledger is all zeros, and the handle 0 means "none" everywhere.
-            self.tenancy.put(slot, 1)
         self.uuid.put(slot, np.void(uuid))
         self.caller.put(slot, np.void(caller))
         self.by_uuid[uuid] = slot

@@ -43,23 +43,24 @@ class Transactions:
     @contextmanager
     def transaction(self) -> Iterator[PoolState]:
         """Change the state whole or not at all: an exception undoes what was done, when there is a ledger to undo from."""
-        unheard = set(self.state.blocks.fences.unheard)
+        unheard, tokens = set(self.state.blocks.fences.unheard), self.state.counts.tokens()
         try:
             yield self.state
             self.number_events()
         except BaseException:
-            self._undo(unheard)
+            self._undo(unheard, tokens)
             raise
         try:
             self.columns.commit()
         except BlockManagerError:
             # Refused whole, for its size. Any other failure here leaves a manager that only a restart can trust.
-            self._undo(unheard)
+            self._undo(unheard, tokens)
             raise
         self._committed()
 
-    def _undo(self, unheard: set[int]) -> None:
+    def _undo(self, unheard: set[int], tokens: tuple[int, int, int]) -> None:
         self.state.events.drop()
+        self.state.counts.set_back(tokens)
         if self.columns.ledger is not None:
             self.columns.rollback()
             recovery.rebuild(self.state, self.pins, unheard)

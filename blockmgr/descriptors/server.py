@@ -24,6 +24,7 @@ from blockmgr.descriptors.protocol import (
     process_of,
     text_of,
 )
+from blockmgr.ledger.memory import reopen
 from blockmgr.packets import Packet, PacketError, close_all, peer_of
 from blockmgr.processes import Process
 
@@ -234,7 +235,7 @@ class DescriptorServer:
         pool = None if message.get("pool") is None else text_of(message, "pool")
         offer = await _result(self._on_ledger(pool))
         # Opened anew, not copied: a copy would let its receiver store through it.
-        reading = os.open(f"/proc/self/fd/{offer.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        reading = reopen(offer.descriptor, os.O_RDONLY)
         try:
             reply = {"items": [{"name": offer.name, "meta": offer.meta}], "more": False}
             await send_packet(connection, reply, [reading])

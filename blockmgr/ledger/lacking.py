@@ -26,9 +26,10 @@ class LackingColumns:
         start = self.offsets[spec.name] - self._begin
         return self._memory[start : start + spec.nbytes].view(spec.dtype)
 
-    def take(self, changes: Sequence[Change]) -> list[Change]:
-        """Make those changes that lie here, at once. Returns the others."""
-        others = []
+    def part(self, changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+        """Part changes into those that lie in the ledger and those that lie here."""
+        others: list[Change] = []
+        own: list[Change] = []
         for change in changes:
             places, begin = change.indexes, self._begin // change.width
             if places is None:
@@ -37,7 +38,12 @@ class LackingColumns:
             if not here.any():
                 others.append(change)
                 continue
-            self._memory.view(ELEMENTS[change.width])[places[here] - begin] = change.values[here]
+            own.append(Change(change.width, 0, places[here] - begin, change.values[here]))
             if not here.all():
                 others.append(Change(change.width, 0, places[~here], change.values[~here]))
-        return others
+        return others, own
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make changes that lie here, once the rest of their transaction is committed."""
+        for change in changes:
+            self._memory.view(ELEMENTS[change.width])[change.indexes] = change.values

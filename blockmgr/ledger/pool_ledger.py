@@ -1,6 +1,5 @@
 """One pool's ledger: its columns in shared memory, changed a whole transaction at a time."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -22,7 +21,7 @@ from blockmgr.ledger.layout import (
     read_directory,
 )
 from blockmgr.ledger.lock import ManagerLock
-from blockmgr.ledger.memory import SharedMemory, reopen
+from blockmgr.ledger.memory import SharedMemory
 from blockmgr.ledger.redo import RedoLog
 
 
@@ -128,10 +127,6 @@ class PoolLedger:
     def manager_epoch(self, epoch: int) -> None:
         self._memory.store_word(EPOCH, epoch)
 
-    def readers_descriptor(self) -> int:
-        """A new descriptor for reading only, to pass to executors and doors. The caller owns it."""
-        return reopen(self._memory.descriptor, os.O_RDONLY)
-
     def close(self) -> None:
         """Give up memory and lock; changes nothing in it. May be repeated."""
         self._lock.release()
@@ -153,11 +148,13 @@ class PoolLedger:
         """
         for change in changes:
             self._check(change)
+        own: list[Change] = []
         if self._lacking.offsets:
-            changes = self._lacking.take(changes)
+            changes, own = self._lacking.part(changes)
         self._redo.commit(self.key, changes)
         self._apply(changes)
         self._redo.applied()
+        self._lacking.apply(own)
 
     def stage(self, column: int, start: int, values: Array) -> None:
         """Write ahead of the commit, unlogged, into a place that no live row refers to."""

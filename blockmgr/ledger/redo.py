@@ -25,7 +25,7 @@ from blockmgr.ledger.lock import ManagerLock
 from blockmgr.ledger.memory import WORD, SharedMemory
 
 MAGIC = int.from_bytes(b"PHREDOLG", "little")
-VERSION = 1
+VERSION = 2
 CAPACITY = 64 << 20
 """Bytes of the largest record unless told otherwise. Sparse: what no record reached costs nothing."""
 
@@ -159,7 +159,10 @@ class RedoLog:
                 f"redo log: the record of transaction {number}, {length} bytes at {RECORD_AT}, has the checksum "
                 f"{zlib.crc32(record):#x}, but the commit word says {checksum:#x}"
             )
-        return _decode(record)
+        try:
+            return _decode(record)
+        except (KeyError, ValueError, struct.error) as error:
+            raise LedgerCorrupt(f"redo log: the record of transaction {number} cannot be read: {error!r}") from error
 
     # -- the manager's own words -------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from blockmgr.configuration import WrongSetting, may_pass
 from blockmgr.core.errors import Precondition
 from pagehold.admin.v1 import stats_pb2
 from pagehold.common.v1 import states_pb2
@@ -73,13 +74,16 @@ class PoolCollector(Collector):
 
 
 def serve_metrics(stats: Callable[[], Stats], loop: asyncio.AbstractEventLoop, port: int) -> Callable[[], None]:
-    """Serve metrics over HTTP on the loopback address; returns what ends it. Raises ``Precondition`` for a busy port."""
+    """Serve metrics over HTTP on the loopback address; returns what ends it. Raises ``Precondition`` for a busy port,
+    ``WrongSetting`` for one that can never be had.
+    """
     registry = CollectorRegistry()
     registry.register(PoolCollector(stats, loop))
     try:
         server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
     except OSError as error:
-        raise Precondition(f"metrics_port is {port}, but it cannot be bound: {error}") from error
+        kind = Precondition if may_pass(error) else WrongSetting
+        raise kind(f"metrics_port is {port}, but it cannot be bound: {error}") from error
 
     def end() -> None:
         server.shutdown()

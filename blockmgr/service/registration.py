@@ -76,7 +76,6 @@ class Registrar:
         manager.redo.store_word(POOLS_MADE, number)
         memory = await _made(spec)
         managed = create_pool(spec, number, memory, manager.redo, manager.encode, manager.publisher(spec.name))
-        managed.pool.state.archive.keep_seconds = manager.settings.finished_seconds
         try:
             # Memory and ledger are safe with the store before anybody relies on them.
             for stored, descriptor in managed.stored_descriptors().items():

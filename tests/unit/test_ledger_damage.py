@@ -3,6 +3,7 @@
 import os
 import re
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -82,6 +83,22 @@ def test_damaged_committed_record_is_refused(descriptors: tuple[int, int], offse
         log.pending()
     with pytest.raises(LedgerCorrupt, match=text):
         PoolLedger.adopt(descriptors[0], log)
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ((3, 0, 1), r"record of transaction 1 cannot be read: KeyError\(3\)"),
+        ((8, 0, 100), "record of transaction 1 cannot be read: ValueError"),
+    ],
+)
+def test_record_that_is_whole_and_cannot_be_read_is_refused(entry: tuple[int, int, int], text: str) -> None:
+    log = RedoLog.create(PAGE)
+    record = struct.pack("<qqq16s3q", 1, 64, 1, bytes(16), *entry)
+    os.pwrite(log.descriptor, record, redo.RECORD_AT)
+    os.pwrite(log.descriptor, word(1 << 32 | zlib.crc32(record)), redo.COMMITTED)
+    with pytest.raises(LedgerCorrupt, match=text):
+        log.pending()
 
 
 def test_record_that_does_not_fit_its_ledger_is_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 from blockmgr.core.columns import Change, Columns
 from blockmgr.core.schema import PAGE
 from blockmgr.ledger import LedgerMismatch, LedgerReader, PoolLedger, RecordTooLarge, RedoLog
+from blockmgr.ledger.memory import reopen
 from tests.ledger_cases import (
     GEOMETRY,
     NUMBERS,
@@ -78,7 +79,7 @@ def test_cores_columns_survive_through_the_ledger(ledger: PoolLedger, redo: Redo
 
 def test_name_of_any_length_is_kept_and_everything_may_be_closed_twice(redo: RedoLog) -> None:
     ledger = PoolLedger.create("é" * 500, GEOMETRY, redo)
-    reader = LedgerReader(ledger.readers_descriptor())
+    reader = LedgerReader(reopen(ledger.descriptor, os.O_RDONLY))
     assert reader.pool == "é" * 500
     for part in (reader, ledger, redo) * 2:
         part.close()
@@ -188,7 +189,7 @@ def older_ledger(redo: RedoLog, monkeypatch: pytest.MonkeyPatch) -> PoolLedger:
 
 
 def test_reader_of_a_ledger_that_lacks_a_sequences_column_names_it(older_ledger: PoolLedger) -> None:
-    descriptor = older_ledger.readers_descriptor()
+    descriptor = reopen(older_ledger.descriptor, os.O_RDONLY)
     with pytest.raises(LedgerMismatch, match=r"lacks the column slot\.logprobs"):
         LedgerReader(descriptor)
     os.close(descriptor)
@@ -207,6 +208,9 @@ def test_older_ledger_is_used_where_what_it_lacks_is_optional(older_ledger: Pool
     at = partial(change, layout=ledger.layout)
     ledger.commit([at("slot.logprobs", [0.5], [3]), at("slot.count", [5], [1]), at("pin.block", [6], [2])])
     assert ledger.committed(NUMBERS["slot.logprobs"])[3] == 0.5
+    with pytest.raises(RecordTooLarge):
+        ledger.commit([at("slot.logprobs", [0.25], [3]), at("slot.count", [5] * (1 << 17), [1] * (1 << 17))])
+    assert ledger.committed(NUMBERS["slot.logprobs"])[3] == 0.5, "what is refused changes nothing here either"
     with stores(5), pytest.raises(PowerCut):
         ledger.commit([at("pin.label", [bytes(64)], [0]), at("pin.expires", [1.5], [1])])
     ledger, redo = restart(die(ledger, redo), YOUNGER)

@@ -15,6 +15,7 @@ from blockmgr.core.errors import NotFound, Precondition
 from blockmgr.core.geometry import handle_of
 from blockmgr.core.states import SequenceState
 from blockmgr.ledger import NO_FINAL, LedgerReader, PoolLedger, RedoLog
+from blockmgr.ledger.memory import reopen
 from tests.ledger_cases import GEOMETRY, NUMBERS, SCHEMA, change
 from tests.power_cut import PowerCut, stores
 
@@ -52,7 +53,7 @@ def ledger() -> Iterator[PoolLedger]:
 
 @pytest.fixture
 def reader(ledger: PoolLedger) -> Iterator[LedgerReader]:
-    reader = LedgerReader(ledger.readers_descriptor())
+    reader = LedgerReader(reopen(ledger.descriptor, os.O_RDONLY))
     yield reader
     reader.close()
 
@@ -160,7 +161,7 @@ def test_directory_is_there_for_readers(ledger: PoolLedger, reader: LedgerReader
 
 @pytest.mark.parametrize("writable_descriptor", [False, True])
 def test_readers_mapping_cannot_be_written(ledger: PoolLedger, writable_descriptor: bool) -> None:
-    descriptor = os.dup(ledger.descriptor) if writable_descriptor else ledger.readers_descriptor()
+    descriptor = os.dup(ledger.descriptor) if writable_descriptor else reopen(ledger.descriptor, os.O_RDONLY)
     inode = os.fstat(descriptor).st_ino
     ledger.close()
     reader = LedgerReader(descriptor)
@@ -174,7 +175,7 @@ def test_readers_mapping_cannot_be_written(ledger: PoolLedger, writable_descript
 
 
 def test_readers_descriptor_is_for_reading_and_a_manager_can_still_go_on_with_it(ledger: PoolLedger) -> None:
-    descriptor = ledger.readers_descriptor()
+    descriptor = reopen(ledger.descriptor, os.O_RDONLY)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.pwrite(descriptor, b"x", 0)
     ledger.close()
@@ -251,7 +252,7 @@ class Writer:
 
 
 def test_reader_in_another_process_sees_nothing_torn(ledger: PoolLedger) -> None:
-    descriptor = ledger.readers_descriptor()
+    descriptor = reopen(ledger.descriptor, os.O_RDONLY)
     writer = Writer(ledger)
     writer.replace()
     with subprocess.Popen(

@@ -1,5 +1,6 @@
 """What a manager's metrics say of its pools, and that the documentation says so."""
 
+import errno
 import re
 import socket
 import threading
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from blockmgr.configuration import WrongSetting
 from blockmgr.core.errors import Precondition
 from blockmgr.service import metrics
 from blockmgr.service.admin.stats import pool_stats
@@ -67,6 +69,15 @@ def test_they_are_served_on_the_loopback_address_until_the_end(server: AdminServ
     end()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)
+
+
+def test_a_port_that_can_never_be_had_is_a_wrong_setting(server: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(metrics, "start_http_server", forbidden)
+    with pytest.raises(WrongSetting, match=r"metrics_port is 80, but it cannot be bound: .*Permission denied"):
+        serve_metrics(lambda: stats(server), server.loop, 80)
 
 
 def test_a_manager_that_does_not_answer_fails_the_scrape(server: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,10 +112,11 @@ def test_a_refused_message_gives_back_what_it_took_and_its_number() -> None:
         reservations=Reservations(ints(handle), ints(20), ints(0)),
         admissions=[executor.admission(ids(30, 2)), executor.admission(ids(2), uuid=b"short")],
     )
-    before = talk.columns()
+    before, counted = talk.columns(), talk.pool.state.counts.tokens()
     with pytest.raises(InvalidMessage, match="uuid"):
         executor.send(bad)
     talk.assert_unchanged(before)
+    assert talk.pool.state.counts.tokens() == counted
     assert executor.admit(ids(30, 2)).refusal == Refusal.NONE
 
 

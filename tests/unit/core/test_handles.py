@@ -49,10 +49,19 @@ def test_a_name_given_twice_is_noticed() -> None:
     assert not talk.pool.state.sequences.named(ints(handle, handle), 0).once
 
 
-def test_lists_without_end_are_not_all_remembered() -> None:
-    talk = Talk()
+def test_only_so_many_lists_are_remembered() -> None:
+    talk = Talk(max_sequences=2)
     handle = talk.executor().prefilled(ids(6))
     seqs = talk.pool.state.sequences
-    for count in range(1, 3 * MOST):
+    for stranger in range(3 * MOST):
+        assert seqs.named(ints(handle, (stranger + 2) << 20), 0).handles.tolist() == [handle]
+        assert len(seqs._handles._known) <= MOST
+
+
+def test_a_list_longer_than_the_table_is_not_remembered() -> None:
+    talk = Talk(max_sequences=2)
+    handle = talk.executor().prefilled(ids(6))
+    seqs = talk.pool.state.sequences
+    for count in (2, 3, 100):
         assert seqs.named(np.full(count, handle), 0).handles.tolist() == [handle] * count
-    assert len(seqs._handles._known) <= MOST
+        assert (0, np.full(3, handle).tobytes()) not in seqs._handles._known
