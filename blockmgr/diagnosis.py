@@ -23,7 +23,7 @@ LONGEST_SOCKET_PATH = 107
 EXTRAS = {
     "manager": ("numpy", "uvloop", "structlog", "pydantic-settings", "grpcio-health-checking", "grpcio-reflection"),
     "executor": ("torch", "transformers", "safetensors", "uvloop"),
-    "cuda": ("cupy-cuda13x", "cuda-bindings"),
+    "cuda": ("cupy-cuda13x", "cuda-bindings", "nvidia-ml-py"),
 }
 
 
@@ -56,6 +56,7 @@ def examine(runtime_dir: Path | None = None) -> list[Finding]:
         lambda: _runtime_dir(runtime_dir),
         _packages,
         _gpus,
+        _arenas,
     ]
     return [finding for check in checks for finding in check()]
 
@@ -174,3 +175,12 @@ def _gpus() -> Iterator[Finding]:
     if os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or Path("/tmp/nvidia-mps/control").exists():
         text = "MPS is in use: a dead process does not prove that its kernels have stopped, so executors are refused"
         yield Finding("MPS", Verdict.BROKEN, text)
+
+
+def _arenas() -> Iterator[Finding]:
+    """Every kind of memory that pools can be made of, tried."""
+    from blockmgr.arena.trial import try_every_kind
+
+    for trial in try_every_kind():
+        verdict = Verdict.GOOD if trial.possible else Verdict.LACKING
+        yield Finding(f"arena {trial.kind}", verdict, trial.text)
