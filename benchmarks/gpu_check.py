@@ -29,6 +29,9 @@ from benchmarks.shapes import SHAPES, write_shape
 
 ROOT = Path(__file__).parents[1]
 BENCH = [sys.executable, "-m", "pagehold.client", "bench", "serve"]
+ENGINE = {"max_running": "256", "step_tokens": "2048", "chunk": "2048"}
+"""Settings of the engine, unless said otherwise."""
+
 SPARE = 15.0
 """Seconds that a command has beyond its own limit."""
 
@@ -79,7 +82,7 @@ class Check:
             "PAGEHOLD_ENGINE_METRICS_PORT": str(self._metrics_port),
             "PAGEHOLD_DOOR_MAX_REQUESTS": "1024",
         }
-        settings = dict(one.split("=", 1) for one in self._options.engine)
+        settings = ENGINE | dict(one.split("=", 1) for one in self._options.engine)
         environment |= {f"PAGEHOLD_ENGINE_{key.upper()}": value for key, value in settings.items()}
         flags = ["--doors", str(self._options.doors), "--log-file", str(self._report.folder / f"up-{name}.log")]
         flags += ["--max-length", str(min(8192, SHAPES[name]["max_position_embeddings"]))]

@@ -17,6 +17,9 @@ from bench.serve.workloads import Request, WorkloadError
 PADDING = 0
 """Id that fills a batch's shorter prompts up on their left; it is masked out."""
 
+CPU_BLOCK = 256
+"""Tokens of a block, and of a step, of transformers' cache on a CPU."""
+
 Progress = Callable[[int, int], None]
 """Told how many requests have ended, and how many tokens of output they have."""
 
@@ -45,7 +48,7 @@ def load(folder: Path, device: str, dtype: torch.dtype, *, random_weights: bool)
     """The model in a folder, with its own weights or random ones, which are made on the device."""
     auto: Any = AutoModelForCausalLM
     if not random_weights:
-        return auto.from_pretrained(folder, dtype=dtype, device_map=device).eval()
+        return auto.from_pretrained(folder, dtype=dtype).to(device).eval()
     config = AutoConfig.from_pretrained(folder)
     with torch.device(device):
         return auto.from_config(config, dtype=dtype).eval()
@@ -92,13 +95,23 @@ def run_generate_batch(model: Any, requests: Sequence[Request], progress: Progre
     """
     # What transformers calls no end of sequence.
     settings = GenerationConfig(**settings_of(requests), eos_token_id=-1, pad_token_id=PADDING)
-    longest = max(one.max_tokens for one in requests)
-    settings.max_new_tokens = longest
-    with model.continuous_batching_context_manager(generation_config=settings, block=True, timeout=5) as manager:
+    settings.max_new_tokens = max(one.max_tokens for one in requests)
+    given = {"generation_config": settings, "block": True, "timeout": 5, **_cache_for(model, requests)}
+    with model.continuous_batching_context_manager(**given) as manager:
         _follow(manager, [Request({**requests[0].parameters, "max_tokens": 2})], lambda ended, tokens: None)
         began = time.perf_counter()
         _follow(manager, requests, progress)
         return _baseline(requests, time.perf_counter() - began)
+
+
+def _cache_for(model: Any, requests: Sequence[Request]) -> dict[str, Any]:
+    """On a CPU, where it would take all memory that is free, a cache of what the requests need; else as it likes."""
+    if model.device.type != "cpu":
+        return {}
+    from transformers import ContinuousBatchingConfig
+
+    blocks = 1 + sum(-(-(one.prompt_tokens + one.max_tokens) // CPU_BLOCK) for one in requests)
+    return {"continuous_batching_config": ContinuousBatchingConfig(CPU_BLOCK, blocks, max_batch_tokens=CPU_BLOCK)}
 
 
 def _follow(manager: Any, requests: Sequence[Request], progress: Progress) -> None:

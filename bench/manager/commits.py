@@ -11,6 +11,7 @@ import numpy as np
 from blockmgr.core.columns import Columns
 from blockmgr.core.geometry import PoolGeometry
 from blockmgr.ledger import LedgerReader, PoolLedger, RedoLog
+from blockmgr.ledger.memory import reopen
 
 GEOMETRY = PoolGeometry(tokens_per_block=16, block_bytes=2 << 20, device_blocks=32768, host_blocks=8192)
 BY_SLOT = ("computed", "count", "launched", "published")
@@ -53,7 +54,7 @@ def measure_reader() -> dict[str, float]:
     for name, value in (("slot.state", 1), ("slot.count", 4000)):
         columns[name].put(0, value)
     columns.commit()
-    reader = LedgerReader(ledger.readers_descriptor())
+    reader = LedgerReader(reopen(ledger.descriptor, os.O_RDONLY))
     taken = []
     for _ in range(ROUNDS):
         start = time.perf_counter_ns()
