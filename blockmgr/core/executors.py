@@ -20,6 +20,7 @@ class Executors:
         self.launched, self.completed = columns["executor.launched"], columns["executor.completed"]
         self.number, self.solo, self.drain = (columns[f"executor.{n}"] for n in ("number", "solo", "drain"))
         self.registered, self.orphaned = columns["executor.registered"], columns["executor.orphaned"]
+        self.lease = columns["executor.lease"]
         self.reply: Column = columns["executor.reply"]
         self.reply_length = columns["executor.reply_length"]
         self._last_epoch = columns["pool.epoch"]
@@ -44,8 +45,9 @@ class Executors:
         """Rows of every registration under a name, oldest first."""
         return sorted((row for row in self.rows() if self.name_of(row) == name), key=self.epoch.get)
 
-    def register(self, name: str, instance: bytes, pids: list[int], now: float) -> int:
-        """Give an executor a row and an epoch. The same living instance gets the row that it has.
+    def register(self, name: str, instance: bytes, pids: list[int], now: float, lease: float) -> int:
+        """Give an executor a row and an epoch. The same living instance gets the row that it has. ``lease``: seconds that
+        it may be silent, kept for the next manager; 0: what that has for a default.
 
         Raises ``AlreadyExists`` if the name is alive as another instance, ``Precondition`` if every row is taken.
         """
@@ -59,7 +61,9 @@ class Executors:
                 if self.instance.key(row) == instance:
                     return row
                 raise AlreadyExists(f"an executor named {name!r} is alive under epoch {self.epoch.get(row)}")
-        return self._occupy(data, instance, pids, now)
+        row = self._occupy(data, instance, pids, now)
+        self.lease.put(row, lease)
+        return row
 
     def _occupy(self, name: bytes, instance: bytes, pids: list[int], now: float) -> int:
         empty = np.flatnonzero(self.state.flat == ExecutorState.EMPTY)

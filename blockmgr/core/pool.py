@@ -78,7 +78,7 @@ class Pool(Operations):
         self.state.counts.turns += 1
         return data
 
-    def register(self, name: str, instance: bytes, pids: list[int]) -> int:
+    def register(self, name: str, instance: bytes, pids: list[int], lease: float = 0.0) -> int:
         """Register an executor; returns its epoch. See ``Executors.register`` for errors.
 
         Where every row is taken, one that keeps crashing has left many behind: those are made one.
@@ -87,7 +87,7 @@ class Pool(Operations):
             if len(state.executors.rows()) == state.executors.state.spec.rows:
                 deaths.gather(state)
             rows = set(state.executors.rows())
-            row = state.executors.register(name, instance, pids, state.clock.now())
+            row = state.executors.register(name, instance, pids, state.clock.now(), lease)
             if row not in rows:
                 state.events.add(
                     Event(EventKind.REGISTERED, executor=name, detail=f"epoch={state.executors.epoch.get(row)}")

@@ -112,6 +112,7 @@ def pool_schema(g: PoolGeometry) -> tuple[ColumnSpec, ...]:
             ColumnSpec(f"executor.{name}", "i8", executors)
             for name in ("epoch", "launched", "completed", "solo", "drain", "registered", "orphaned", "state")
         ),
+        ColumnSpec("executor.lease", "f8", executors),
         ColumnSpec("executor.reply", "u1", executors, g.reply_bytes),
         ColumnSpec("executor.reply_length", "i8", executors),
         ColumnSpec("executor.number", "i8", executors),

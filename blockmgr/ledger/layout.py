@@ -31,7 +31,7 @@ KEY_BYTES = 16
 # Offsets of the header's words, in bytes.
 MAGIC_AT, VERSION_AT, DIRECTORY_AT, LENGTH_AT, CHECKSUM_AT, HOLDER, SEQUENCE, EPOCH = 0, 8, 16, 24, 32, 56, 64, 72
 
-OPTIONAL: frozenset[str] = frozenset({"pool.zeroed"})
+OPTIONAL: frozenset[str] = frozenset({"pool.zeroed", "executor.lease"})
 """Columns younger than format 1: a ledger that lacks one is read as if it were all zero there."""
 
 

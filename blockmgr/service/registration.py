@@ -50,7 +50,7 @@ class Registrar:
         self._ensure_memory_is_defined(managed)
         relabelled = managed.pool.relabel(spec.content.digest(), spec.content.describe())
         await self._manager.deposits.put_processes(instance, processes)
-        epoch = managed.pool.register(name, instance, [process.pid for process in processes])
+        epoch = managed.pool.register(name, instance, [process.pid for process in processes], lease)
         members.take(instance)
         member = Member(epoch, name, managed.name, instance, processes, Lease(lease, now()))
         members.by_epoch[epoch] = member

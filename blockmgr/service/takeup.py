@@ -47,7 +47,7 @@ def _take_up_members(manager: Manager, managed: ManagedPool, descriptors: dict[s
             continue
         instance = executors.instance.key(row)
         processes = _processes(manager, managed, row, descriptors)
-        lease = Lease(manager.settings.lease_seconds, now)
+        lease = Lease(executors.lease.get(row) or manager.settings.lease_seconds, now)
         epoch, name = executors.epoch.get(row), executors.name_of(row)
         manager.members.by_epoch[epoch] = Member(
             epoch, name, managed.name, instance, processes, lease, gone=not processes

@@ -37,12 +37,15 @@ class HandDriven:
         pool: pool_pb2.PoolSpec | None = None,
         *,
         roles: Sequence[str] = ("engine",),
+        lease_seconds: float | None = None,
         timeout: float = 60.0,
     ) -> None:
         self.sleepers = [subprocess.Popen(["sleep", "600"]) for _ in roles]
         held = [Process.open(sleeper.pid, role) for sleeper, role in zip(self.sleepers, roles, strict=True)]
         try:
-            self.registration = register(runtime_dir, name, pool or spec(), processes=held, timeout=timeout)
+            self.registration = register(
+                runtime_dir, name, pool or spec(), processes=held, lease_seconds=lease_seconds, timeout=timeout
+            )
         except BaseException:
             self._end_processes()
             raise

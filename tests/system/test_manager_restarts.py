@@ -224,6 +224,13 @@ def test_operators_see_the_role_of_each_process_over_lives_of_manager_and_keeper
         assert seen() == wanted, "they were deposited with the new keeper"
 
 
+def test_the_lease_that_an_executor_asked_for_is_its_own_after_a_restart_too() -> None:
+    with running() as world, HandDriven(world.runtime_dir, "a", lease_seconds=600):
+        world.await_manager(other_than=world.kill_manager())
+        (one,) = world.registrations()
+        assert one.lease_seconds_left > world.settings["lease_seconds"]
+
+
 def test_how_long_finished_requests_are_kept_is_as_set_after_a_restart_too() -> None:
     key = uuid.uuid4().bytes
     with running(finished_seconds=0) as world, HandDriven(world.runtime_dir, "a") as executor:
