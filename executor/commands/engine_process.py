@@ -20,7 +20,16 @@ def executor(
     blocks: Annotated[
         int | None, typer.Option("--blocks", help="Blocks of the pool with the null block, if it is made now.")
     ] = None,
-    pool_bytes: Annotated[int | None, typer.Option("--pool-bytes", help="Bytes of the pool instead.")] = None,
+    kv_memory: Annotated[
+        float | None,
+        typer.Option("--kv-memory", help="Bytes of the pool instead, or a share, up to 1, of what is left for it."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu, a GPU's UUID, or auto: a GPU if there is one.")
+    ] = None,
+    arena: Annotated[
+        str | None, typer.Option("--arena", help="Memory that the pool is made of: auto, host, cuda or cuda-ipc.")
+    ] = None,
     host_blocks: Annotated[
         int | None, typer.Option("--host-blocks", help="Blocks of the host tier, to swap to, if the pool is made now.")
     ] = None,
@@ -34,7 +43,18 @@ def executor(
     max_waiting: Annotated[int | None, typer.Option("--max-waiting", help="Requests that may wait.")] = None,
     step_tokens: Annotated[int | None, typer.Option("--step-tokens", help="Tokens in a step at most.")] = None,
     chunk: Annotated[int | None, typer.Option("--chunk", help="Tokens of one prompt in a step at most.")] = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="checkpoint, or random for measurements.")] = None,
+    weights: Annotated[
+        str | None, typer.Option("--load", "--weights", help="checkpoint, or random for measurements.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="Of weights and cache: float32, bfloat16 or float16.")
+    ] = None,
+    same_bits: Annotated[
+        bool | None,
+        typer.Option(
+            "--same-bits/--any-bits", help="On a GPU: whether a token's bits may depend on who shares its step."
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads that compute.")] = None,
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", help="Port of Prometheus metrics on the loopback address; 0: none.")

@@ -27,7 +27,10 @@ def up(
     ] = None,
     runtime_dir: RuntimeDir = None,
     blocks: Annotated[int | None, typer.Option("--blocks", help="Blocks of the pool, if it is made now.")] = None,
-    pool_bytes: Annotated[int | None, typer.Option("--pool-bytes", help="Bytes of the pool instead.")] = None,
+    kv_memory: Annotated[
+        float | None,
+        typer.Option("--kv-memory", help="Bytes of the pool instead, or a share, up to 1, of what is left for it."),
+    ] = None,
     max_length: Annotated[
         int | None, typer.Option("--max-length", help="Tokens of prompt and output together at most.")
     ] = None,
@@ -55,7 +58,7 @@ def up(
         "runtime_dir": runtime_dir,
         "log_file": log_file,
     }
-    engine_flags = {"model": model, "blocks": blocks, "pool_bytes": pool_bytes, "max_length": max_length}
+    engine_flags = {"model": model, "blocks": blocks, "kv_memory": kv_memory, "max_length": max_length}
     with wrong_settings_end():
         from executor.launch.process import run_detached, run_up
         from executor.launch.settings import LaunchSettings

@@ -24,13 +24,14 @@ class Prepared:
     revision: str
     cache: CacheFormat
     model: PagedModel | None = None
-    """The model, where only the whole of it could tell what it caches."""
+    """The model, where only the whole of it could tell what it caches, or how much memory it leaves."""
 
 
-def prepare(settings: EngineSettings) -> Prepared:
-    """Find a model and read what its blocks look like. Raises a ModelError."""
+def prepare(settings: EngineSettings, device: torch.device) -> Prepared:
+    """Find a model and read what its blocks look like, if it is computed on a device. Raises a ModelError."""
     source = find_model(settings)
     options = LoadOptions(
+        device=str(device),
         dtype=getattr(torch, settings.dtype) if settings.dtype else None,
         weights=settings.weights,
         implementation=settings.implementation,

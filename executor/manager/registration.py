@@ -136,17 +136,21 @@ def register(
     processes: Sequence[Process] | None = None,
     lease_seconds: float | None = None,
     timeout: float = 60.0,
+    must_exist: bool = False,
 ) -> Registration:
     """Hand over this executor's processes (default: this one), register, and map the pool.
 
-    Waits up to ``timeout`` seconds for a manager. Raises ``grpc.RpcError`` when refused, and ``ArenaError`` if the pool
+    Waits up to ``timeout`` seconds for a manager. With ``must_exist`` no pool is made: the manager's NOT_FOUND says that there
+    is none. Raises ``grpc.RpcError`` when refused, and ``ArenaError`` if the pool
     cannot be mapped: it lies on a GPU that this process does not see, or what is mapped is not the pool's memory.
     """
     instance = uuid.uuid4().bytes
     own = list(processes) if processes is not None else [Process.open(os.getpid(), "engine")]
     channel = connect(str(runtime_dir / "blockmgr.sock"))
     stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
-    request = executor_pb2.RegisterExecutorRequest(name=name, instance=instance, pool=pool, lease_seconds=lease_seconds)
+    request = executor_pb2.RegisterExecutorRequest(
+        name=name, instance=instance, pool=pool, lease_seconds=lease_seconds, must_exist=must_exist
+    )
     try:
         response = _register(runtime_dir, stub, request, own, time.monotonic() + timeout)
         mapping = _attach(stub, response, instance)

@@ -44,11 +44,11 @@ def test_the_first_of_a_kind_keeps_its_name_whatever_their_number(tmp_path: Path
 
 
 def test_each_process_is_told_its_folder_its_name_and_its_address(tmp_path: Path) -> None:
-    settings = load(tmp_path, doors=2, address="127.0.0.1:9", engine_flags={"blocks": 77, "pool_bytes": None})
+    settings = load(tmp_path, doors=2, address="127.0.0.1:9", engine_flags={"blocks": 77, "kv_memory": None})
     manager, engine, door, second = (flags_of(child.command) for child in children_of(settings))
     assert manager["--address"] == "127.0.0.1:7070"
     assert (engine["--name"], engine["--blocks"]) == ("engine", "77")
-    assert "--pool-bytes" not in engine
+    assert "--kv-memory" not in engine
     assert (door["--name"], second["--name"]) == ("door", "door-2")
     assert door["--address"] == second["--address"] == "127.0.0.1:9"
     for flags in (manager, engine, door, second):

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import torch
 
+from executor.engine.gpu.compilations import Compilations
+
 
 class Mark(Protocol):
     """A point in a stream. It is reached once all work put on the stream before it is done."""
@@ -59,8 +61,10 @@ class Runtime(Protocol):
 class CudaRuntime:
     """A GPU by CUDA."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, compilations: Compilations | None = None) -> None:
+        """The GPU of a torch device; what is recorded is counted."""
         self.device = device
+        self._compilations = compilations or Compilations()
         self._recorded_memory: Any = None
 
     def stream(self) -> Stream:
@@ -92,6 +96,7 @@ class CudaRuntime:
                 work()
             finally:
                 graph.capture_end()
+        self._compilations.note("graph")
         return graph.replay
 
     def settle(self) -> None:

@@ -21,6 +21,7 @@ from executor.models.errors import DamagedCheckpoint, UnsupportedModel
 from tests.models.checkpoints import configuration, saved
 from tests.unit.engine.sequences import request
 
+CPU = torch.device("cpu")
 CACHE = CacheFormat(CacheShape(2, 3, 8), torch.bfloat16, 1000)
 
 
@@ -47,9 +48,9 @@ def test_a_pool_takes_a_share_of_the_memory_at_most(monkeypatch: pytest.MonkeyPa
     assert propose_pool(settings(), CACHE, "m", "r").geometry.device_blocks == 100
     monkeypatch.setattr(sizing, "available_memory", lambda: 10**6 * block)
     assert propose_pool(settings(), CACHE, "m", "r").geometry.device_blocks == 64 * 63 + 1
-    assert propose_pool(settings(pool_bytes=10 * block + 5), CACHE, "m", "r").geometry.device_blocks == 10
+    assert propose_pool(settings(kv_memory=10 * block + 5), CACHE, "m", "r").geometry.device_blocks == 10
     with pytest.raises(UnsupportedModel, match="two blocks take"):
-        propose_pool(settings(pool_bytes=block), CACHE, "m", "r")
+        propose_pool(settings(kv_memory=block), CACHE, "m", "r")
 
 
 def test_the_memory_that_is_available_is_not_more_than_the_machines() -> None:
@@ -116,19 +117,19 @@ def test_the_demo_model_comes_out_of_its_package_or_says_how_to_get_it(monkeypat
 
 def test_a_model_is_known_before_its_weights_are_loaded(tmp_path: Path) -> None:
     saved(configuration("qwen3"), tmp_path / "tiny")
-    prepared = prepare(settings(model=str(tmp_path / "tiny"), max_length=100))
+    prepared = prepare(settings(model=str(tmp_path / "tiny"), max_length=100), CPU)
     assert prepared.model is None
     assert prepared.source.name == "tiny"
     assert (prepared.cache.shape.head_dim, prepared.cache.max_length) == (32, 100)
     with pytest.raises(UnsupportedModel, match="max_length is 1000"):
-        prepare(settings(model=str(tmp_path / "tiny"), max_length=1000))
+        prepare(settings(model=str(tmp_path / "tiny"), max_length=1000), CPU)
     with pytest.raises(UnsupportedModel, match="neither a folder nor"):
-        prepare(settings(model=str(tmp_path / "absent")))
+        prepare(settings(model=str(tmp_path / "absent")), CPU)
 
 
 def test_settings_that_contradict_each_other_are_refused_with_both_values() -> None:
-    with pytest.raises(WrongSetting, match="blocks and pool_bytes"):
-        settings(blocks=5, pool_bytes=5)
+    with pytest.raises(WrongSetting, match="blocks and kv_memory"):
+        settings(blocks=5, kv_memory=5)
     with pytest.raises(WrongSetting, match=r"step_tokens is 8, but must be at least max_running, 64"):
         settings(step_tokens=8)
     with pytest.raises(WrongSetting, match=r"name is '\.\./engine'"):
