@@ -43,6 +43,9 @@ def serve(
         str, typer.Option("--admin-address", envvar="PAGEHOLD_ADMIN_ADDRESS", help="The manager's operators' port.")
     ] = "127.0.0.1:7070",
     pool: Annotated[str | None, typer.Option("--pool", help="Name of the pool; not needed where there is one.")] = None,
+    look_every: Annotated[
+        float, typer.Option("--look-every", min=0.1, help="Seconds between looks at the pool.")
+    ] = 0.5,
     json: AsJson = False,
 ) -> None:
     """Put a running server under load over gRPC, and show times, rates, and how full the pool was.
@@ -64,8 +67,9 @@ def serve(
 
     limits = {"processes": processes, "connections": connections, "timeout": timeout, "time_limit": time_limit}
     plan = Plan(address, Arrivals(concurrency, rate), model=model, salt=cache_salt, **limits)  # type: ignore[arg-type]
+    watch = PoolWatch(admin_address, pool, look_every)
     try:
-        failed = asyncio.run(measure(plan, workload, requests, max_tokens, PoolWatch(admin_address, pool), json))
+        failed = asyncio.run(measure(plan, workload, requests, max_tokens, watch, json))
     except (WorkloadError, PageholdError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -3,6 +3,7 @@
 A step of n sequences, each with one new token: twelve columns change, at n scattered places each.
 """
 
+import os
 import statistics
 import time
 

@@ -8,9 +8,6 @@ from typing import Any
 from pagehold.client import AsyncClient, PageholdError
 from pagehold.client.admin import AdminClient, AdminError
 
-EVERY = 0.5
-"""Seconds between looks."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -22,6 +19,10 @@ class Sample:
     """Tokens in them, of those that the usable pool has room for."""
     wasted: float
     """Room in the blocks held that no token is in."""
+    blocks: int
+    """Blocks that sequences hold."""
+    tokens: int
+    """Tokens that these have room for."""
     live: int
 
 
@@ -31,6 +32,8 @@ class PoolWatch:
 
     admin_address: str
     pool: str | None = None
+    every: float = 0.5
+    """Seconds between looks."""
     samples: list[Sample] = field(default_factory=list)
     running: int = 0
     """Most sequences that the engine computed at once."""
@@ -48,22 +51,29 @@ class PoolWatch:
     async def _look_at_manager(self) -> None:
         try:
             async with AdminClient(self.admin_address, self.pool) as admin:
-                async for answer in admin.watch_stats(EVERY):
+                async for answer in admin.watch_stats(self.every):
                     self._take(answer.stats)
         except AdminError as error:
             self.missing = str(error)
 
     def _take(self, stats: Any) -> None:
-        use, usable = stats.sequences, max(1, stats.geometry.device_blocks - 1)
+        use, geometry = stats.sequences, stats.geometry
         self.samples.append(
-            Sample(use.blocks_in_use / usable, use.utilisation, use.internal_fragmentation, use.live + use.orphaned)
+            Sample(
+                occupied=use.blocks_in_use / max(1, geometry.device_blocks - 1),
+                used=use.utilisation,
+                wasted=use.internal_fragmentation,
+                blocks=use.blocks_in_use,
+                tokens=use.blocks_in_use * geometry.tokens_per_block,
+                live=use.live + use.orphaned,
+            )
         )
 
     async def _look_at_server(self, client: AsyncClient) -> None:
         while True:
             began = time.monotonic()
             try:
-                load = await client.load(timeout=EVERY)
+                load = await client.load(timeout=self.every)
             except PageholdError:
                 # It is busy, or has just been killed: the next look may find it.
                 pass
@@ -71,7 +81,7 @@ class PoolWatch:
                 self.asked += 1
                 self.running, self.waiting = max(self.running, load.running), max(self.waiting, load.waiting)
                 self.least_free = min(self.least_free, load.free_blocks / max(1, load.blocks))
-            await asyncio.sleep(max(0.0, EVERY - (time.monotonic() - began)))
+            await asyncio.sleep(max(0.0, self.every - (time.monotonic() - began)))
 
     def figures(self) -> dict[str, Any]:
         """Means and extremes over the looks at which there was anything in the pool; None where there was none."""

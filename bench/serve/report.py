@@ -78,13 +78,14 @@ def _pool(pool: dict[str, Any]) -> list[tuple[str, object]]:
     if mean is not None:
         shown = [
             ("pool held", f"{percent(mean['occupied'])} of the blocks, {percent(peak['occupied'])} at most"),
+            ("at most", f"{peak['blocks']:,} blocks, of {peak['tokens']:,} tokens, for {peak['live']:,} sequences"),
             ("pool used", f"{percent(mean['used'])} of its room holds tokens, {percent(peak['used'])} at most"),
             ("waste", f"{percent(mean['wasted'])} of the blocks held is empty"),
         ]
     elif "most_taken" in pool:
         shown = [("pool held", f"{percent(pool['most_taken'])} of the blocks at most, as the server says it")]
     if "most_running" in pool:
-        shown.append(("at once", f"{pool['most_running']:,} computed, {pool['most_waiting']:,} waiting, at most"))
+        shown.append(("engine", f"{pool['most_running']:,} computed, {pool['most_waiting']:,} waiting, at most"))
     return shown
 
 

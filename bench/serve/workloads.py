@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-OUTPUT_OF_PREFIX = 128
-SUFFIX_TOKENS, PREFIX_TOKENS = 64, 4096
+PREFIX_TOKENS, SUFFIX_TOKENS, PREFIX_OUTPUT = 4096, 64, 64
 
 
 class WorkloadError(Exception):
@@ -51,11 +50,11 @@ def small(vocabulary: int) -> Iterator[Request]:
 
 
 def prefix(vocabulary: int) -> Iterator[Request]:
-    """64 requests, greedy: a prefix of 4,096 tokens that all share, 64 tokens of their own, outputs of 128."""
+    """64 requests, greedy: a prefix of 4,096 tokens that all share, 64 tokens of their own, outputs of 64."""
     ids = random.Random("prefix")
     shared = _ids(ids, PREFIX_TOKENS, vocabulary)
     for _ in range(64):
-        yield _request(shared + _ids(ids, SUFFIX_TOKENS, vocabulary), OUTPUT_OF_PREFIX, temperature=0.0)
+        yield _request(shared + _ids(ids, SUFFIX_TOKENS, vocabulary), PREFIX_OUTPUT, temperature=0.0)
 
 
 def sampling(vocabulary: int) -> Iterator[Request]:

@@ -62,7 +62,7 @@ def test_several_outputs_of_a_prompt_are_refused_while_the_service_has_none() ->
 
 
 def test_what_the_context_cannot_hold_is_refused_with_both_numbers() -> None:
-    with pytest.raises(WorkloadError, match=r"4160 tokens of prompt and 128 of output.*context is 4096"):
+    with pytest.raises(WorkloadError, match=r"4160 tokens of prompt and 64 of output.*context is 4096"):
         check(made("prefix"), 4096)
 
 
