@@ -5,7 +5,8 @@
 
 Two shapes with random weights are served one after the other. Of the large one: how long until it is ready and says its
 first token, one stream, the workload `seed`, and streams while manager and engine are killed. Of the small one: the
-workload `small`. A short table comes last; logs, metrics and all figures are in FOLDER.
+workload `small`; with `--legacy` one stream over the other kind of memory. A short table comes last; logs, metrics and
+all figures are in FOLDER.
 """
 
 import argparse
@@ -30,9 +31,6 @@ from benchmarks.shapes import SHAPES, write_shape
 
 ROOT = Path(__file__).parents[1]
 BENCH = [sys.executable, "-m", "pagehold.client", "bench", "serve"]
-ENGINE = {"max_running": "256", "step_tokens": "2048", "chunk": "2048"}
-"""Settings of the engine, unless said otherwise."""
-
 MODULES = (
     "blockmgr.service.process",
     "executor.frontend.process",
@@ -79,6 +77,16 @@ class Check:
             self._report.add(Row("start to ready", served.ready_seconds, "s"))
             self._report.part("small", SMALL, lambda seconds: self._throughput(served, "small", seconds, 15000.0))
 
+    def legacy(self, limit: float) -> None:
+        """The small shape over memory that is shared by handle."""
+        with self._serving(self._options.small, limit, "arena=cuda-ipc") as served:
+            self._report.add(Row("cuda-ipc: start to ready", served.ready_seconds, "s"))
+            self._report.part("cuda-ipc: one stream", SINGLE, lambda seconds: self._over_ipc(served, seconds))
+
+    def _over_ipc(self, served: Served, seconds: float) -> None:
+        found = self._bench(served, "single", seconds)
+        self._report.add(Row("cuda-ipc: one stream", 1000 * found["times"]["tpot"]["p50"], "ms a token"))
+
     def _first_token(self, served: Served, seconds: float) -> None:
         found = self._bench(served, "single", seconds, "--max-tokens", "1")
         first = served.ready_seconds + found["times"]["ttft"]["p50"]
@@ -89,7 +97,7 @@ class Check:
             found = self._bench(served, "single", seconds)
         self._report.add(Row("one stream", 1000 * found["times"]["tpot"]["p50"], "ms a token", at_most=6.0))
 
-    def _serving(self, name: str, limit: float) -> Any:
+    def _serving(self, name: str, limit: float, *more: str) -> Any:
         """`pagehold up` of a shape, logging into the report's folder."""
         folder = write_shape(Path(self._report.scratch), name)
         environment = {
@@ -98,7 +106,7 @@ class Check:
             "PAGEHOLD_ENGINE_METRICS_PORT": str(self._metrics_port),
             "PAGEHOLD_DOOR_MAX_REQUESTS": "1024",
         }
-        settings = ENGINE | dict(one.split("=", 1) for one in self._options.engine)
+        settings = dict(one.split("=", 1) for one in (*self._options.engine, *more))
         environment |= {f"PAGEHOLD_ENGINE_{key.upper()}": value for key, value in settings.items()}
         flags = ["--doors", str(self._options.doors), "--log-file", str(self._report.folder / f"up-{name}.log")]
         flags += ["--max-length", str(min(8192, SHAPES[name]["max_position_embeddings"]))]
@@ -162,6 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--large", default="llama-3.1-8b", choices=SHAPES)
     parser.add_argument("--small", default="qwen3-0.6b", choices=SHAPES)
     parser.add_argument("--engine", action="append", default=[], metavar="NAME=VALUE", help="a setting of the engine")
+    parser.add_argument("--legacy", action="store_true", help="also serve over memory that is shared by handle")
     parser.add_argument("--doors", type=int, default=4)
     parser.add_argument("--processes", type=int, default=4, help="client processes")
     parser.add_argument("--requests", type=int, help="only so many of each workload")
@@ -176,6 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             report.part("imports", IMPORTS, check.imports)
             report.part(options.large, LARGE_START, check.large)
             report.part(options.small, SMALL_START, check.small)
+            if options.legacy:
+                report.part("cuda-ipc", SMALL_START, check.legacy)
         raise SystemExit(report.print())
 
 
