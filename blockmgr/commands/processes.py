@@ -75,5 +75,5 @@ def keeper(
         code = WRONG_SETTINGS
     except KeeperError as error:
         typer.echo(f"keeper: {error}", err=True)
-        code = 2
+        code = 1
     raise typer.Exit(code)

@@ -4,7 +4,8 @@
 
 COMMAND is started again whenever it ends, also with code 0: only a signal to the keeper (SIGTERM, SIGINT; a second one
 kills at once) means an end; or code 78, by which COMMAND says that its settings are wrong, while nothing of it is stored.
-With --once the keeper ends when COMMAND does, with its code. With --owner-pidfd, an inherited descriptor of a process, all
+With --once the keeper ends when COMMAND does, with its code. 1 means that it cannot run just now: another keeper runs there, or
+the machine is short of something. With --owner-pidfd, an inherited descriptor of a process, all
 ends when that process does.
 """
 
@@ -81,7 +82,7 @@ def main() -> int:
         return WRONG_SETTINGS
     except KeeperError as error:
         print(f"keeper: {error}", file=sys.stderr)
-        return 2
+        return 1
 
 
 if __name__ == "__main__":

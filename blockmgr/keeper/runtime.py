@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -10,13 +9,16 @@ import stat
 from pathlib import Path
 
 from blockmgr.configuration import WrongSetting, may_pass
+from blockmgr.keeper.records import write_record
+from blockmgr.process_lock import LockHeld, ProcessLock, holder_of
 from blockmgr.processes import Process, ProcessError
 
+_LOCK = "keeper.lock"
 _LONGEST_SOCKET_PATH = 107  # bytes of sun_path, less the final NUL
 
 
 class KeeperError(Exception):
-    """The keeper cannot run now; the text is for the person who started it."""
+    """The keeper cannot run just now, and may later; the text is for the person who started it."""
 
 
 class RuntimeDirectory:
@@ -46,13 +48,28 @@ class RuntimeDirectory:
                     f"{self.path}: owned by uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}; "
                     f"it must be owned by uid {os.geteuid()} and writable by nobody else"
                 )
-            self._lock = os.open(self.path / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = ProcessLock(self.path / _LOCK)
+        except LockHeld as held:
+            raise KeeperError(f"{self.path}: another keeper runs here (process {held.pid or 'unknown'})") from None
         except OSError as error:
-            raise (KeeperError if may_pass(error) else WrongSetting)(f"{self.path}: {error}") from error
-        self._take_lock()
+            raise self._unusable(error) from error
 
     def listen(self) -> socket.socket:
-        """Bind the notification socket, non-blocking, with the senders' credentials passed on. The caller owns it."""
+        """Bind the notification socket, non-blocking, with the senders' credentials passed on. The caller owns it.
+
+        Raises:
+            KeeperError: the machine is short of something.
+            WrongSetting: it cannot be bound here.
+        """
+        try:
+            return self._listen()
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> KeeperError | WrongSetting:
+        return (KeeperError if may_pass(error) else WrongSetting)(f"{self.path}: {error}")
+
+    def _listen(self) -> socket.socket:
         self.socket_path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -66,10 +83,7 @@ class RuntimeDirectory:
 
     def record(self, name: str, pid: int) -> None:
         """Note that the living process `pid` was started as child `name`."""
-        target = self.path / f"{name}.process"
-        draft = target.with_suffix(".draft")
-        draft.write_text(json.dumps({"pid": pid, "birth": _birth(pid)}))
-        draft.replace(target)
+        write_record(self.path / f"{name}.process", json.dumps({"pid": pid, "birth": _birth(pid)}))
 
     def recall(self, name: str) -> Process | None:
         """Return the process that an earlier keeper started as child `name`, if it still lives. The caller owns it."""
@@ -82,17 +96,7 @@ class RuntimeDirectory:
     def close(self) -> None:
         """Remove the socket and let go of the lock."""
         self.socket_path.unlink(missing_ok=True)
-        os.close(self._lock)
-
-    def _take_lock(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._lock)
-            raise KeeperError(f"{self.path}: another keeper runs here (process {holder})") from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        self._lock.close()
 
 
 def recall(directory: Path, name: str) -> Process | None:
@@ -111,15 +115,7 @@ def recall(directory: Path, name: str) -> Process | None:
 
 def keeper_of(directory: Path) -> int | None:
     """Return the process id of the keeper that holds a directory; None if none does, 0 if it does not say."""
-    try:
-        with (directory / "keeper.lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return None
-    except BlockingIOError:
-        holder = (directory / "keeper.lock").read_text().strip()
-        return int(holder) if holder.isdecimal() else 0
-    return None
+    return holder_of(directory / _LOCK)
 
 
 def _birth(pid: int) -> str:

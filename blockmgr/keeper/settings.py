@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from blockmgr.configuration import WrongSetting
+from blockmgr.keeper.records import write_record
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,7 @@ class ChildSettings:
 
 def write_plan(path: Path, children: Sequence[ChildSettings]) -> None:
     """Write down which children a keeper is to run, for `read_plan`; whoever reads finds all of it or the one before."""
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps([asdict(child) for child in children], indent=1))
-    draft.replace(path)
+    write_record(path, json.dumps([asdict(child) for child in children], indent=1))
 
 
 def read_plan(path: Path) -> list[ChildSettings]:

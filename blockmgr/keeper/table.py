@@ -10,6 +10,7 @@ from typing import Any
 
 from blockmgr.keeper.child import Child
 from blockmgr.keeper.log import log
+from blockmgr.keeper.records import write_record
 
 _NAME = "children.json"
 
@@ -27,10 +28,8 @@ class ChildrenTable:
         table = json.dumps({"keeper": os.getpid(), "children": [_entry(child) for child in children]}, indent=1)
         if table == self._written:
             return
-        draft = self._path.with_suffix(".draft")
         try:
-            draft.write_text(table)
-            draft.replace(self._path)
+            write_record(self._path, table)
             self._written = table
         except OSError as error:
             log("table not written", error=error)

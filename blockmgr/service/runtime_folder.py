@@ -1,14 +1,12 @@
 """The runtime folder as a manager takes it for itself."""
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from blockmgr.configuration import WrongSetting, may_pass
 from blockmgr.core.errors import Precondition
+from blockmgr.process_lock import LockHeld, ProcessLock
 
 
 @contextmanager
@@ -24,22 +22,14 @@ def usable(runtime_dir: Path) -> Iterator[None]:
         raise kind(f"runtime_dir is {runtime_dir}, but it cannot be used: {error}") from error
 
 
-def take_runtime_dir(path: Path) -> IO[str]:
-    """Lock the runtime folder for this manager, until what is returned is closed.
+def take_runtime_dir(path: Path) -> ProcessLock:
+    """Lock the runtime folder for this manager. The caller owns the lock.
 
     Raises ``Precondition`` if another one serves there, ``WrongSetting`` if none can.
     """
-    with usable(path):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = open(path / "blockmgr.lock", "a+")  # noqa: SIM115 - the lock, held for as long as the process serves
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
-        raise Precondition(f"a manager (process {holder}) already serves in {path}") from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+        with usable(path):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return ProcessLock(path / "blockmgr.lock")
+    except LockHeld as held:
+        raise Precondition(f"a manager (process {held.pid or 'unknown'}) already serves in {path}") from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 
 from blockmgr.configuration import WrongSetting, may_pass
+from blockmgr.process_lock import LockHeld, ProcessLock, holder_of
 from blockmgr.processes import Process, ProcessError
 
 _NAME = "up.lock"
@@ -23,67 +22,35 @@ class AlreadyUp(Exception):
         self.pid = pid
 
 
-class UpLock:
-    """Held for as long as this process lives, or until `close`; the file says which process that is."""
+def lock_folder(folder: Path) -> ProcessLock:
+    """Make the folder if need be, for its owner alone, and lock it for this `up`. The caller owns the lock.
 
-    def __init__(self, folder: Path) -> None:
-        """Make the folder if need be, for its owner alone, and lock it.
-
-        Raises:
-            AlreadyUp: another one runs there.
-            WrongSetting: the folder cannot be made or written.
-        """
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            if may_pass(error):
-                raise
-            raise WrongSetting(f"runtime_dir is {folder}, but it cannot be used: {error}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = _pid_in(self._file)
-            os.close(self._file)
-            raise AlreadyUp(folder, pid) from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-
-    def close(self) -> None:
-        """Let go of the folder."""
-        os.close(self._file)
+    Raises:
+        AlreadyUp: another one runs there.
+        WrongSetting: the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return ProcessLock(folder / _NAME)
+    except LockHeld as held:
+        raise AlreadyUp(folder, held.pid) from None
+    except OSError as error:
+        if may_pass(error):
+            raise
+        raise WrongSetting(f"runtime_dir is {folder}, but it cannot be used: {error}") from error
 
 
 def find_up(folder: Path) -> Process | None:
     """The `up` that runs in a folder; the caller owns it. None if none does."""
-    try:
-        file = os.open(folder / _NAME, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    pid = holder_of(folder / _NAME)
+    if not pid:
         return None
     try:
-        if not _is_held(file):
-            return None
-        process = Process.open(_pid_in(file), "up")
-        # Still held by the process that was opened: its id has not passed to another meanwhile.
-        if _is_held(file) and _pid_in(file) == process.pid:
-            return process
-        process.close()
+        process = Process.open(pid, "up")
     except ProcessError:
-        pass
-    finally:
-        os.close(file)
+        return None
+    # Still held by the process that was opened: its id has not passed to another meanwhile.
+    if holder_of(folder / _NAME) == pid:
+        return process
+    process.close()
     return None
-
-
-def _is_held(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return False
-
-
-def _pid_in(file: int) -> int:
-    text = os.pread(file, 32, 0).decode(errors="replace").strip()
-    return int(text) if text.isdecimal() else 0

@@ -16,7 +16,7 @@ from blockmgr.notify import Notifier
 from blockmgr.service.addresses import ensure_free
 from executor.launch.display import Display
 from executor.launch.ending import end_leftovers
-from executor.launch.lock import UpLock
+from executor.launch.lock import lock_folder
 from executor.launch.plan import DOORS
 from executor.launch.readiness import History, is_serving
 from executor.launch.reasons import Log, describe_failure
@@ -72,7 +72,7 @@ class Up:
             Precondition: somebody else serves at the address for clients.
             WrongSetting: the folder or the address cannot be used.
         """
-        lock = UpLock(self._folder)
+        lock = lock_folder(self._folder)
         try:
             self._watch_signals()
             await asyncio.to_thread(end_leftovers, self._folder, self._children, self._display.tell)

@@ -185,7 +185,7 @@ def test_a_second_keeper_in_the_same_directory_is_refused(start: Start) -> None:
         capture_output=True,
         text=True,
     )
-    assert second.returncode == 2
+    assert second.returncode == 1
     assert f"another keeper runs here (process {keeper.process.pid})" in second.stderr
     os.kill(keeper.lives[0]["pid"], signal.SIGKILL)
     keeper.await_events("ready", 2)

@@ -10,7 +10,7 @@ import pytest
 
 from blockmgr.configuration import WrongSetting
 from blockmgr.keeper import read_plan, write_plan
-from executor.launch.lock import AlreadyUp, UpLock, find_up
+from executor.launch.lock import AlreadyUp, find_up, lock_folder
 from executor.launch.plan import DOORS, ENGINES, MANAGER, children_of
 from executor.launch.readiness import History
 from executor.launch.reasons import Log, describe_failure
@@ -213,9 +213,9 @@ def test_a_model_without_a_chat_template_is_not_to_be_talked_with(tmp_path: Path
 
 def test_an_up_is_found_by_its_lock_while_it_lives(tmp_path: Path) -> None:
     assert find_up(tmp_path) is None
-    lock = UpLock(tmp_path / "run")
+    lock = lock_folder(tmp_path / "run")
     with pytest.raises(AlreadyUp, match=f"process {os.getpid()}") as refused:
-        UpLock(tmp_path / "run")
+        lock_folder(tmp_path / "run")
     assert refused.value.pid == os.getpid()
     found = find_up(tmp_path / "run")
     assert found is not None
@@ -223,10 +223,10 @@ def test_an_up_is_found_by_its_lock_while_it_lives(tmp_path: Path) -> None:
         assert found.pid == os.getpid()
     lock.close()
     assert find_up(tmp_path / "run") is None
-    UpLock(tmp_path / "run").close()
+    lock_folder(tmp_path / "run").close()
 
 
 def test_a_folder_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(WrongSetting, match=f"runtime_dir is {tmp_path}/file"):
-        UpLock(tmp_path / "file")
+        lock_folder(tmp_path / "file")
