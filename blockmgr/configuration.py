@@ -37,6 +37,20 @@ def may_pass(error: OSError) -> bool:
     return error.errno in _MAY_PASS
 
 
+def shared_sources(table: str) -> list[dict[str, Any]]:
+    """What is given for a process by others means than flags and its own variables, first what counts most: the variables
+    that all processes share, its own table of the file, and the top of that.
+
+    Raises:
+        WrongSetting: as `settings_file`.
+    """
+    file = settings_file()
+    # Names of variables count in any case, as those of all other settings do.
+    variables = {name.lower(): value for name, value in os.environ.items()}
+    shared = {name: variables[f"pagehold_{name}"] for name in SHARED if f"pagehold_{name}" in variables}
+    return [shared, file.get(table, {}), {name: file[name] for name in SHARED if name in file}]
+
+
 def settings_file() -> dict[str, Any]:
     """What the TOML file that PAGEHOLD_CONFIG names says; empty where none is named.
 

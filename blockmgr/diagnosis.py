@@ -21,8 +21,15 @@ ENOUGH_DESCRIPTORS = 1024
 LONGEST_SOCKET_NAME = len("descriptors.sock") + 1
 LONGEST_SOCKET_PATH = 107
 EXTRAS = {
-    "manager": ("numpy", "uvloop", "structlog", "pydantic-settings", "grpcio-health-checking", "grpcio-reflection"),
-    "executor": ("torch", "transformers", "safetensors", "uvloop"),
+    "manager": (
+        *("grpcio-channelz", "grpcio-health-checking", "grpcio-reflection", "numpy", "prometheus-client"),
+        *("pydantic-settings", "structlog", "uvloop"),
+    ),
+    "executor": (
+        *("gguf", "grpcio-channelz", "grpcio-health-checking", "grpcio-reflection", "jinja2", "numpy"),
+        *("prometheus-client", "pydantic-settings", "safetensors", "structlog", "tokenizers", "torch", "transformers"),
+        "uvloop",
+    ),
     "cuda": ("cupy-cuda13x", "cuda-bindings", "nvidia-ml-py"),
 }
 

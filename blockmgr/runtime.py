@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from blockmgr.configuration import WrongSetting, settings_file
+from blockmgr.configuration import WrongSetting, shared_sources
 
 
 def default_runtime_dir() -> Path:
@@ -13,22 +13,20 @@ def default_runtime_dir() -> Path:
 
 
 def find_runtime_dir(flag: Path | None = None, process: str = "manager") -> Path:
-    """The runtime folder as a kind of process finds it: flag over its own variable, the shared one, its own table and
-    the top of the file, over default. `process` is the name of the table: "manager", "up".
+    """The runtime folder as a kind of process finds it, without its settings: flag over its own variable, over what is
+    shared (`shared_sources`), over default. `process` is the name of its table: "manager", "up".
 
     Raises:
         WrongSetting: the file of settings cannot be read, or names no path.
     """
     # Read even where the flag decides: no process starts with a file that it cannot read.
-    file = settings_file()
+    shared = shared_sources(process)
     if flag is not None:
         return flag
-    # Names of variables count in any case, as they do for every other setting. The manager has no prefix of its own.
+    # The manager's own variable is the shared one. Names of variables count in any case.
     variables = {name.lower(): value for name, value in os.environ.items()}
-    for variable in (f"pagehold_{process}_runtime_dir" if process != "manager" else "", "pagehold_runtime_dir"):
-        if variable in variables:
-            return Path(variables[variable])
-    named = file.get(process, {}).get("runtime_dir", file.get("runtime_dir"))
+    own = None if process == "manager" else variables.get(f"pagehold_{process}_runtime_dir")
+    named = next((source["runtime_dir"] for source in shared if "runtime_dir" in source), None) if own is None else own
     if named is None:
         return default_runtime_dir()
     if not isinstance(named, str):

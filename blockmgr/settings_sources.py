@@ -18,14 +18,13 @@ What all share may also be set for one process, in its table or by its own varia
 A key that nobody knows is an error, so that a slip of the pen is not a setting left at its default.
 """
 
-import os
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from blockmgr.configuration import SHARED, WrongSetting, settings_file
+from blockmgr.configuration import WrongSetting, shared_sources
 from blockmgr.runtime import default_runtime_dir
 
 
@@ -54,18 +53,10 @@ class ProcessSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, own variables, shared variables, own table, top of the file."""
-        file = settings_file()
-        shared_in_file = {name: file[name] for name in SHARED if name in file}
-        return (
-            init_settings,
-            env_settings,
-            # pydantic's own source for such files passes over one that is not there, and the process would run with other
-            # settings than meant; hence plain values.
-            *(
-                InitSettingsSource(settings_cls, values)
-                for values in (shared_variables(), file.get(cls.table, {}), shared_in_file)
-            ),
-        )
+        # pydantic's own source for such files passes over one that is not there, and the process would run with other
+        # settings than meant; hence plain values.
+        shared = [InitSettingsSource(settings_cls, values) for values in shared_sources(cls.table)]
+        return (init_settings, env_settings, *shared)
 
     @classmethod
     def load(cls, **flags: Any) -> Self:
@@ -88,9 +79,3 @@ class ProcessSettings(BaseSettings):
                 f"{name} is set in [{cls.table}], but there is no such setting; known are {', '.join(cls.model_fields)}"
             )
         return f"{name} is {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
-
-
-def shared_variables() -> dict[str, str]:
-    """Shared settings given by variables, whose names count in any case as those of all other settings do."""
-    variables = {name.lower(): value for name, value in os.environ.items()}
-    return {name: variables[f"pagehold_{name}"] for name in SHARED if f"pagehold_{name}" in variables}

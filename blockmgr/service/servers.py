@@ -11,9 +11,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from blockmgr.addresses import ensure_free
 from blockmgr.core.errors import Precondition
 from blockmgr.service import block_manager
-from blockmgr.service.addresses import ensure_free
 from blockmgr.service.admin import AdminServicer, add_to_server
 from blockmgr.service.block_manager import BlockManagerServicer
 from pagehold.admin.v1 import admin_service_pb2

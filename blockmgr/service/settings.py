@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from blockmgr.service.addresses import parse_address
+from blockmgr.addresses import parse_address
 from blockmgr.settings_sources import ProcessSettings
 
 

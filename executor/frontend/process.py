@@ -8,10 +8,10 @@ import time
 import structlog
 import uvloop
 
+from blockmgr.addresses import ensure_free
 from blockmgr.configuration import WrongSetting
 from blockmgr.core.errors import Precondition
 from blockmgr.notify import Notifier, watchdog_interval
-from blockmgr.service.addresses import ensure_free
 from executor.frontend.door import Door
 from executor.frontend.errors import NotServing
 from executor.frontend.logs import configure_logs

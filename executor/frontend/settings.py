@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from blockmgr.service.addresses import parse_address
+from blockmgr.addresses import parse_address
 from blockmgr.settings_sources import ProcessSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")

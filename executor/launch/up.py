@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from blockmgr.addresses import ensure_free
 from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.keeper import ChildSettings
 from blockmgr.keeper.runtime import recall
 from blockmgr.notify import Notifier
-from blockmgr.service.addresses import ensure_free
 from executor.launch.display import Display
 from executor.launch.ending import end_leftovers
 from executor.launch.lock import lock_folder

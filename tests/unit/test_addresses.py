@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from blockmgr.addresses import ensure_free, parse_address
 from blockmgr.configuration import WrongSetting
 from blockmgr.core.errors import Precondition
-from blockmgr.service.addresses import ensure_free, parse_address
 from blockmgr.service.settings import ManagerSettings
 
 

@@ -1,6 +1,8 @@
 """The doctor tries what it speaks of, and its exit code says whether anything is broken."""
 
 import json
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 from blockmgr import diagnosis
 from blockmgr.commands import doctor
 from tests.fake_gpu import FIRST, SECOND, fake_gpus
+from tests.scripted.processes import ROOT
 
 
 def test_this_machine_can_run_a_manager(tmp_path: Path) -> None:
@@ -23,6 +26,13 @@ def test_a_folder_whose_sockets_would_have_too_long_a_path_is_broken(tmp_path: P
     found = {finding.subject: finding for finding in diagnosis.examine(tmp_path / ("x" * 100))}
     assert found["runtime folder"].verdict is diagnosis.Verdict.BROKEN
     assert "107 are possible" in found["runtime folder"].text
+
+
+def test_every_package_of_an_extra_is_looked_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extra, looked_for in diagnosis.EXTRAS.items():
+        everywhere = [text for text in project["optional-dependencies"][extra] if ";" not in text]
+        assert sorted(looked_for) == sorted(re.split("[<>=]", text)[0] for text in everywhere)
 
 
 def test_missing_packages_are_named_with_what_installs_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
