@@ -1,6 +1,7 @@
 """The process: a manager behind its sockets, from the first descriptor taken up to the last call finished."""
 
 import asyncio
+import gc
 import os
 import signal
 from contextlib import ExitStack
@@ -100,6 +101,9 @@ class ManagerProcess:
         self._passing.why_not = None
         self._lease_watch = asyncio.create_task(LeaseWatch(self.manager).run())
         self._tasks += [self._lease_watch, asyncio.create_task(self._show_signs_of_life())]
+        # What is there by now lives as long as the process: the garbage collector need not go through it again and again.
+        gc.collect()
+        gc.freeze()
         await self._servers.set_health(health_pb2.HealthCheckResponse.SERVING)
         self.notifier.ready()
         log.info("serving", executors=str(self.settings.executor_socket), epoch=self.manager.epoch)

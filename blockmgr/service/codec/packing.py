@@ -39,7 +39,7 @@ def pack(message: ProtoMessage, **arrays: Array) -> None:
             continue
         tag, kind = layout[name]
         elements = array.astype(kind)
-        if kind.kind != "f" and kind.itemsize < array.itemsize and np.count_nonzero(elements != array):
+        if kind.kind != "f" and kind.itemsize < 8 and array.dtype != kind and np.count_nonzero(elements != array):
             wrong = array[elements != array][0]
             raise ValueError(f"{name} holds {wrong}, which does not fit a field of {8 * kind.itemsize} bits")
         pieces += (tag, _varint(elements.nbytes), elements.data)
