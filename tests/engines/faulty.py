@@ -3,7 +3,9 @@
     python -m tests.engines.faulty MODEL [flags of `pagehold executor`]
 
 NAN_AT, RAISE_AT and DIE_AT hold a token id: a token of that id makes its row's logits no numbers, its step fail, or kills
-the process. RAISE_ONCE makes the first step fail that has it, and SLOW gives each step so many seconds more.
+the process. RAISE_ONCE makes the first step fail that has it, and SLOW gives each step so many seconds more. With POISON
+set, no block but those of a step's own sequences holds a number when it begins, the null block apart: whoever else there
+is loses what it had, so one sequence at a time runs.
 """
 
 import os
@@ -41,6 +43,11 @@ class FaultyModel:
     ) -> torch.Tensor:
         """The model's own, with faults."""
         time.sleep(self._slow)
+        if "POISON" in os.environ:
+            others = torch.ones(len(pool), dtype=torch.bool)
+            others[batch.tables.flatten().long()] = False
+            others[0] = False
+            pool[others] = float("nan")
         if bool((ids == number("DIE_AT")).any()):
             os.kill(os.getpid(), signal.SIGKILL)
         if bool((ids == number("RAISE_AT")).any()):
