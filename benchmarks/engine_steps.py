@@ -49,7 +49,7 @@ def engine(folder: Path, most: int) -> Iterator[tuple[Path, int]]:
     (folder / "model" / "config.json").write_text(json.dumps(CONFIGURATION))
     runtime_dir, port = folder / "run", free_port()
     shared = ["--runtime-dir", str(runtime_dir), "--log-level", "error"]
-    sizes = ["--max-running", str(most), "--step-tokens", str(max(512, most)), "--pool-bytes", str(256 << 20)]
+    sizes = ["--max-running", str(most), "--step-tokens", str(max(512, most)), "--kv-memory", str(256 << 20)]
     model = [str(folder / "model"), "--weights", "random", "--metrics-port", str(port)]
     with (
         subprocess.Popen([*COMMAND, "blockmgr", *shared, "--address", f"unix:{runtime_dir}/admin.sock"]) as manager,
