@@ -8,24 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from executor.engine.assembly import PendingChanges, Row, assemble
+from executor.engine.assembly import Row, assemble
 from executor.engine.device import DeviceLost
-from executor.engine.gpu.device import CudaDevice, Extent
+from executor.engine.gpu.device import Extent
 from executor.engine.gpu.staging import BUNDLES
 from executor.engine.gpu.warmup import try_largest, warm_up
 from executor.engine.model_inputs import Tables
-from executor.engine.request import Request
 from executor.engine.sequence import Sequence
-from executor.engine.step import Copy, Done, TableChanges
+from executor.engine.step import Copy, TableChanges
 from executor.models.generate import generate
 from executor.models.loader import LoadOptions, load_model
 from executor.models.model import PagedModel
-from pagehold.engine.v1 import request_pb2
-from tests.models.checkpoints import VOCABULARY, configuration, random_ids, saved
+from tests.engines.device_runner import BLOCK, DeviceRunner
+from tests.models.checkpoints import configuration, random_ids, saved
 from tests.scripted.processes import wait_until
 from tests.unit.engine.gpu_stand_in import StandInRuntime
 
-BLOCK, BLOCKS, HOST_BLOCKS, SLOTS = 16, 60, 6, 12
+BLOCKS, HOST_BLOCKS, SLOTS = 60, 6, 12
 TABLES = Tables(SLOTS, BLOCKS, BLOCK)
 ROWS, TOKENS = 10, 64
 
@@ -37,76 +36,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> PagedModel:
     return load_model(folder, LoadOptions(progress=False))
 
 
-class Memory:
-    """A pool with a host tier; both hold what is no number, but for the null block."""
+class Runner(DeviceRunner):
+    """A device with a stand-in of CUDA."""
 
     def __init__(self, model: PagedModel) -> None:
-        pool = torch.full(model.cache_shape.pool(BLOCKS, BLOCK), float("nan"))
-        pool[0] = 0.0
-        self.blocks = pool.view(torch.uint8).view(BLOCKS, -1)
-        self.block_bytes = self.blocks.shape[1]
-        self.host: torch.Tensor | None = torch.full((HOST_BLOCKS, self.block_bytes), 0xFF, dtype=torch.uint8)
-        self.pinned = False
-
-    def tensor(self) -> torch.Tensor:
-        return self.blocks.view(-1)
-
-    def host_tensor(self, pinned: bool = False) -> torch.Tensor:
-        assert self.host is not None
-        self.pinned = pinned
-        return self.host.view(-1)
-
-    def reach(self, block: int) -> None:
-        if block >= BLOCKS:
-            raise IndexError(block)
-
-
-def request_for(ids: list[int]) -> Request:
-    kept = request_pb2.Request(parameters=request_pb2.Parameters(max_tokens=30, top_p=1.0))
-    return Request(bytes(16), np.array(ids, dtype=np.int32), kept)
-
-
-class Runner:
-    """A device, and sequences whose steps it is given."""
-
-    def __init__(self, model: PagedModel) -> None:
-        self.model = model
-        self.memory = Memory(model)
         self.runtime = StandInRuntime()
-        self.news = 0
-        self.device = CudaDevice(model, self.memory, TABLES, VOCABULARY, Extent(ROWS, TOKENS), self.runtime, self.hear)
-        self.changes = PendingChanges()
-        self.steps = 0
-        self.free = list(range(1, BLOCKS))
-        self.done: list[Done] = []
+        super().__init__(model, self.runtime, TABLES, Extent(ROWS, TOKENS), HOST_BLOCKS)
 
-    def hear(self) -> None:
-        self.news += 1
-
-    def sequence(self, slot: int, prompt: list[int] | None = None) -> Sequence:
-        ids = random_ids(20, slot) if prompt is None else prompt
-        made = Sequence(request_for(ids), 1 << 20 | slot, list(ids))
-        blocks = [self.free.pop() for _ in range(-(-made.limit // BLOCK))]
-        self.changes.note(slot, made.update(0, blocks))
-        return made
-
-    def launch(self, *parts: tuple[Sequence, int]) -> None:
-        rows = []
-        for sequence, count in parts:
-            start = sequence.launched
-            rows.append(Row(sequence, start, count, sequence.launch(count)))
-        self.steps += 1
-        self.device.launch(assemble(self.steps, rows, self.changes.take(), frozenset()))
-
-    def wait(self) -> list[Done]:
-        """Everything that was launched, once it has completed."""
-
-        def completed() -> bool:
-            self.done += self.device.completions()
-            return self.device.completed == self.device.serial
-
-        wait_until(completed, "the device is idle")
-        return self.done
+    def any_sequence(self, slot: int) -> Sequence:
+        return self.sequence(slot, random_ids(20, slot))
 
 
 @pytest.fixture
@@ -115,7 +53,7 @@ def runner(model: PagedModel) -> Iterator[Runner]:
     yield runner
     runner.runtime.held = False
     runner.runtime.let_go()
-    runner.device.close()
+    runner.close()
 
 
 def test_a_warm_device_has_recorded_every_size_the_largest_first_and_left_the_pool_alone(runner: Runner) -> None:
@@ -160,11 +98,7 @@ def test_recorded_steps_give_the_ids_of_steps_that_are_launched(model: PagedMode
         if warm:
             warm_up(runner.device)
         sequences = [runner.sequence(slot, random_ids(slot + 2, slot)) for slot in range(ROWS)]
-        for sequence in sequences:
-            runner.launch((sequence, len(sequence.tokens)))
-        for _ in range(20):
-            runner.launch(*[(sequence, 1) for sequence in sequences])
-        outputs.append([done.ids.tolist() for done in runner.wait()])
+        outputs.append(runner.outputs(sequences, 20))
         assert runner.runtime.replayed == (20 if warm else 0)
         runner.device.close()
     assert outputs[0] == outputs[1]
@@ -172,7 +106,7 @@ def test_recorded_steps_give_the_ids_of_steps_that_are_launched(model: PagedMode
 
 def test_nothing_waits_for_the_gpu_but_completions_come_only_when_it_is_done(runner: Runner) -> None:
     warm_up(runner.device)
-    one = runner.sequence(0)
+    one = runner.any_sequence(0)
     runner.runtime.held = True
     runner.launch((one, 20))
     runner.launch((one, 1))
@@ -186,7 +120,7 @@ def test_nothing_waits_for_the_gpu_but_completions_come_only_when_it_is_done(run
 
 
 def test_copies_to_the_host_tier_stand_behind_steps_and_no_step_behind_them(runner: Runner) -> None:
-    one = runner.sequence(0)
+    one = runner.any_sequence(0)
     runner.launch((one, 20))
     runner.wait()
     compute, outward, _ = runner.runtime.streams
@@ -201,16 +135,14 @@ def test_copies_to_the_host_tier_stand_behind_steps_and_no_step_behind_them(runn
     runner.runtime.let_go()
     assert runner.wait()[-1].tickets == (1,)
     assert runner.memory.pinned
-    assert runner.memory.host is not None
     assert torch.equal(runner.memory.host[3], runner.memory.blocks[one.table[0]])
 
 
 def test_only_the_steps_of_rows_whose_tables_name_it_wait_for_what_comes_in(runner: Runner) -> None:
-    one, other = runner.sequence(0), runner.sequence(1)
+    one, other = runner.any_sequence(0), runner.any_sequence(1)
     runner.launch((one, 20), (other, 20))
     runner.wait()
     compute, _, inward = runner.runtime.streams
-    assert runner.memory.host is not None
     runner.memory.host[2] = runner.memory.blocks[one.table[1]]
     spare = runner.free.pop()
     runner.runtime.held = True
@@ -248,14 +180,14 @@ def test_one_command_of_copies_may_go_all_ways_and_is_complete_with_its_last_par
 
 def test_an_error_of_the_gpu_is_the_end_of_the_device(runner: Runner) -> None:
     runner.runtime.held = True
-    runner.launch((runner.sequence(0), 20))
+    runner.launch((runner.any_sequence(0), 20))
     runner.runtime.let_go(error=RuntimeError("an illegal memory access was encountered"))
     with pytest.raises(DeviceLost, match="illegal memory access"):
         runner.wait()
 
 
 def test_pinned_memory_is_used_again_only_when_its_command_has_completed(runner: Runner) -> None:
-    one = runner.sequence(0)
+    one = runner.any_sequence(0)
     runner.runtime.held = True
     runner.launch((one, 20))
     for _ in range(BUNDLES - 1):
@@ -270,7 +202,7 @@ def test_pinned_memory_is_used_again_only_when_its_command_has_completed(runner:
 def test_tables_of_an_engine_that_starts_again_come_with_its_first_step(model: PagedModel, runner: Runner) -> None:
     slots = np.repeat(np.arange(1, SLOTS), BLOCKS)
     indexes = np.tile(np.arange(BLOCKS), SLOTS - 1)
-    one = runner.sequence(0)
+    one = runner.any_sequence(0)
     own = runner.changes.take()
     everything = TableChanges(
         *(np.concatenate(pair) for pair in ((own.slots, slots), (own.indexes, indexes), (own.blocks, indexes)))
