@@ -112,6 +112,6 @@ def _live(door: Door, pool: str, live: sequence_pb2.LiveSequence) -> Sequence | 
     sequence.tokens = row.count
     link = owner or next(iter(door.engines), None)
     if link is None:
-        raise NotServing("no engine has been heard of yet")
+        raise NotServing("no engine is there")
     link.add(sequence)
     return sequence

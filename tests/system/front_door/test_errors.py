@@ -76,6 +76,32 @@ def test_a_message_that_is_no_request_is_invalid(scene: Scene) -> None:
     assert outcome(raised.value) == (Code.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
+def test_a_request_that_is_larger_than_any_is_refused_with_its_size(scene: Scene) -> None:
+    with pytest.raises(grpc.RpcError, match="request is 20004 bytes long, but may have at most 16384") as raised:
+        scene.door.stub.Cancel(requests_pb2.CancelRequest(request_id="x" * 20_000))
+    assert outcome(raised.value) == (Code.INVALID_ARGUMENT, "INVALID_FIELD")
+
+
+def test_what_is_longer_than_any_text_or_conversation_is_refused_with_field_and_limit(scene: Scene) -> None:
+    limits = scene.door.stub.GetServerInfo(server_pb2.GetServerInfoRequest()).limits
+    text, message = "x" * (limits.max_text_characters + 1), {"role": "user", "content": "x"}
+    for prompt, wrong in (
+        ({"text": text}, f"prompt.text is {len(text)} characters long"),
+        ({"chat": {"messages": [message] * (limits.max_chat_messages + 1)}}, "prompt.chat.messages is 10001 messages"),
+        ({"chat": {"messages": [{"role": "user", "content": text}]}}, f"is {len(text)} characters long"),
+    ):
+        with pytest.raises(grpc.RpcError) as raised:
+            scene.door.stub.RenderPrompt(tokens_pb2.RenderPromptRequest(prompt=prompt))
+        for error in (raised.value, scene.door.generate(prompt=prompt).failure()):
+            assert outcome(error) == (Code.INVALID_ARGUMENT, "INVALID_FIELD")
+            assert wrong in str(error.details())
+    ids = [0] * (limits.max_token_ids + 1)
+    with pytest.raises(grpc.RpcError, match=f"ids is {len(ids)} ids long, but may have at most {len(ids) - 1}"):
+        scene.door.stub.Detokenize(tokens_pb2.DetokenizeRequest(ids=ids))
+    with pytest.raises(grpc.RpcError, match=f"text is {len(text)} characters long, but may have at most"):
+        scene.door.stub.Tokenize(tokens_pb2.TokenizeRequest(text=text))
+
+
 def test_an_unknown_model_is_not_found(scene: Scene) -> None:
     error = scene.door.generate(5, model="other").failure()
     assert outcome(error) == (Code.NOT_FOUND, "NOT_FOUND")
@@ -152,6 +178,15 @@ def test_a_name_in_flight_is_taken(scene: Scene) -> None:
     assert "another body" in error.details()
     scene.engine.limit = None
     first.whole()
+
+
+def test_a_name_is_taken_while_what_it_stood_for_is_kept(scene: Scene) -> None:
+    scene.door.generate(5, request_id="over", stopping={"max_tokens": 1}).whole()
+    again = scene.door.generate(5, request_id="over", stopping={"max_tokens": 1}).failure()
+    assert outcome(again) == (Code.ALREADY_EXISTS, "ALREADY_EXISTS")
+    other = scene.door.generate(6, request_id="over").failure()
+    assert outcome(other) == (Code.INVALID_ARGUMENT, "INVALID_FIELD")
+    assert "another body" in other.details()
 
 
 def test_attaching_beyond_what_there_is_is_out_of_range(scene: Scene) -> None:
