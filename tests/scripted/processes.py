@@ -34,12 +34,12 @@ def resident_kilobytes(pid: int) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
 
 
-def paced(turns: int, times: int) -> list[str]:
-    """Holds of an executor that is to stand still after every so many turns, so often.
+def paced(steps: int, times: int) -> list[str]:
+    """Holds of an executor that is to stand still after every so many steps, so often.
 
     However slow a test is compared with its executors, their work then lasts until it has done what it wants to do.
     """
-    return [f"after-submit:{turns * time}" for time in range(1, times + 1)]
+    return [f"after-launch:{steps * time}" for time in range(1, times + 1)]
 
 
 class ScriptedExecutor:
@@ -100,7 +100,7 @@ class ScriptedExecutor:
         return len(self.events("at")) > self._went_on
 
     def await_held(self) -> None:
-        """Wait until it stands still, after one turn or more."""
+        """Wait until it stands still."""
         self.await_event("at", self._went_on + 1)
 
     def go_on(self) -> None:

@@ -12,7 +12,7 @@ KILLS = 20
 
 
 def kill_under_load(world: World, executor: ScriptedExecutor, kills: int) -> list[int]:
-    """Kill the manager each time that an executor goes on with its turns. Returns the ids of all managers."""
+    """Kill the manager each time that an executor goes on with its steps. Returns the ids of all managers."""
     managers = [world.manager_pid()]
     for _ in range(kills):
         executor.await_held()
@@ -31,7 +31,7 @@ def executor_ends(executor: ScriptedExecutor, seconds: float) -> bool:
 def test_twenty_kills_lose_no_token_and_no_byte_and_leave_nothing_behind() -> None:
     requests = workload.mixed(20, 260)
     with running() as world:
-        executor = world.start_executor("a", requests, mean_seconds=0.004, holds=paced(3, KILLS + 1))
+        executor = world.start_executor("a", requests, mean_seconds=0.004, holds=paced(4, KILLS + 1))
         (settled,) = kill_under_load(world, executor, 1)[1:]
         executor.await_held()
         before = (open_descriptors(world.keeper.pid), open_descriptors(executor.pid))

@@ -20,7 +20,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 class Pair:
-    """Two executors at work on one pool, which stand still after every few turns until they are to go on."""
+    """Two executors at work on one pool, which stand still after every few steps until they are to go on."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
@@ -32,12 +32,12 @@ class Pair:
         self.await_work()
 
     def go_on(self) -> None:
-        """Let both go on with their turns."""
+        """Let both go on with their work."""
         for executor in self._executors:
             executor.go_on()
 
     def await_work(self) -> None:
-        """Wait until both have exchanged a few turns more."""
+        """Wait until both have gone a few steps further."""
         for executor in self._executors:
             executor.await_held()
 

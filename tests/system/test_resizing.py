@@ -6,7 +6,7 @@ from pagehold.admin.v1 import pool_pb2, stats_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven, spec
 from tests.scripted.processes import ScriptedExecutor, paced, wait_until
-from tests.scripted.world import World, running
+from tests.scripted.world import GEOMETRY, World, running
 
 SMALL, MIDDLE, LARGE = 120, 200, 500
 
@@ -69,6 +69,26 @@ def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away()
             done = executor.await_done(120)
             assert done["copies"] > 0
             world.check_delivered(executor.name, parts[executor.name])
+        world.check_memory()
+
+
+def test_a_group_of_beams_moves_out_of_what_is_taken_away() -> None:
+    size, half = 120, 60
+    beams = workload.plain(82, 1, prompt=9, output=60, kind="beams", width=3)
+    pool = spec(geometry={"device_blocks": size})
+    with running() as world, HandDriven(world.runtime_dir, "filler", pool) as filler:
+        # With all that will be left of the pool taken, the beams get what is going to go.
+        taken = filler.admit((half - 1) * GEOMETRY["tokens_per_block"]).handle
+        executor = world.start_executor("a", beams, geometry={"device_blocks": size}, holds=paced(25, 2))
+        executor.await_held()
+        filler.finish(taken)
+        resize(world, half)
+        assert device_tier(world).beyond_size > 0
+        executor.go_on()
+        executor.await_held()
+        assert device_tier(world).beyond_size == 0, "everything has moved, and they have gone on meanwhile"
+        executor.await_done()
+        world.check_delivered("a", beams)
         world.check_memory()
 
 
