@@ -37,13 +37,13 @@ def test_every_request_of_a_workload_completes_and_the_pool_is_watched(serving: 
     pool = found["pool"]
     assert "missing" not in pool
     assert pool["samples"] >= 1
-    assert 1 <= pool["most_running"] <= 4
+    assert pool["most_running"] <= 4
 
 
 def test_waste_is_what_the_manager_says_of_the_blocks_held(serving: UpFolder, tmp_path: Path) -> None:
     file = tmp_path / "long.jsonl"
     file.write_text(json.dumps({"prompt_tokens": 17, "max_tokens": 400, "ignore_eos": True}) + "\n")
-    found = measured(serving, str(file))
+    found = measured(serving, str(file), "--look-every", "0.1")
     peak = found["pool"]["peak"]
     assert found["completed"] == 1
     assert 0 < peak["occupied"] <= 27 / 399
