@@ -1,15 +1,19 @@
-"""Where a step's time goes in an engine: a manager, an engine over a tiny model with random weights, one front door.
+"""Where a step's time goes in an engine: a manager, an engine over a model with random weights, one front door.
 
 So many sequences decode side by side; what the engine counts is read at the beginning and at the end, and divided by the
 steps between. `manager wait` is the time in which the device had nothing to do for want of the manager's answer. Run with
 
     python -m benchmarks.engine_steps [--json] [--sizes 1,64,256] [--tokens 200]
+    python -m benchmarks.engine_steps --shape llama-3.1-8b --context 1000        on a GPU
+
+The device's time is the GPU's own where there is one. `compiled` counts what was compiled meanwhile, which should be nothing.
 """
 
 import argparse
 import json
 import queue
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -23,34 +27,25 @@ from pathlib import Path
 import grpc
 
 from benchmarks.scrape import PARTS, StepTimes, scrape
+from benchmarks.shapes import SHAPES, write_shape
 from pagehold.engine.v1 import engine_service_pb2_grpc, request_pb2, submit_pb2
 
 SIZES = (1, 64, 256)
-PROMPTS = (20, 60)
-CONFIGURATION = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "vocab_size": 512,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 1024,
-    "eos_token_id": 2,
-}
+PROMPTS = 40
+TINY, LENGTH = "tiny", 8192
+COMPILED = r'_compilations_total\{[^}]*when="serving"\} (\S+)'
 COMMAND = [sys.executable, "-m", "pagehold.client"]
 
 
 @contextmanager
-def engine(folder: Path, most: int) -> Iterator[tuple[Path, int]]:
+def engine(folder: Path, shape: str, most: int, flags: list[str]) -> Iterator[tuple[Path, int]]:
     """A manager and an engine that serves. Yields the engine's socket and the port of its metrics."""
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text(json.dumps(CONFIGURATION))
     runtime_dir, port = folder / "run", free_port()
     shared = ["--runtime-dir", str(runtime_dir), "--log-level", "error"]
-    sizes = ["--max-running", str(most), "--step-tokens", str(max(512, most)), "--kv-memory", str(256 << 20)]
-    model = [str(folder / "model"), "--weights", "random", "--metrics-port", str(port)]
+    sizes = ["--max-running", str(most), "--max-length", str(LENGTH), *flags]
+    if shape == TINY:
+        sizes += ["--step-tokens", str(max(512, most)), "--kv-memory", str(256 << 20)]
+    model = [str(write_shape(folder, shape)), "--load", "random", "--metrics-port", str(port)]
     with (
         subprocess.Popen([*COMMAND, "blockmgr", *shared, "--address", f"unix:{runtime_dir}/admin.sock"]) as manager,
         subprocess.Popen([*COMMAND, "executor", *model, *shared, *sizes]) as process,
@@ -88,11 +83,13 @@ class Door:
                 # It is loading still.
                 time.sleep(0.1)
 
-    def start(self, count: int, tokens: int) -> None:
-        """Submit so many sequences, and return when all of them are decoding."""
+    def start(self, count: int, context: int, tokens: int) -> None:
+        """Submit so many sequences, with prompts of half to one and a half times ``context``, and return when all of them
+        are decoding.
+        """
         chance, starts = random.Random(count), []
         for _ in range(count):
-            prompt = [chance.randrange(3, 512) for _ in range(chance.randrange(*PROMPTS))]
+            prompt = [chance.randrange(3, 512) for _ in range(chance.randrange(context // 2, 3 * context // 2))]
             parameters = request_pb2.Parameters(max_tokens=tokens, min_tokens=tokens, top_p=1.0)
             request = request_pb2.Request(parameters=parameters)
             starts.append(submit_pb2.Start(uuid=uuid.uuid4().bytes, prompt=prompt, request=request, body=bytes(16)))
@@ -107,17 +104,22 @@ class Door:
             count -= len(next(self._responses).ended)
 
 
-def measure(sizes: list[int], tokens: int) -> dict[int, dict[str, float]]:
+def measure(options: argparse.Namespace) -> dict[int, dict[str, float]]:
     """The parts of a step, by the number of sequences."""
-    results = {}
-    with tempfile.TemporaryDirectory(prefix="ph-") as folder, engine(Path(folder), max(sizes)) as (path, port):
+    sizes, results = [int(size) for size in options.sizes.split(",")], {}
+    with (
+        tempfile.TemporaryDirectory(prefix="ph-") as folder,
+        engine(Path(folder), options.shape, max(sizes), options.flag) as (path, port),
+    ):
         door = Door(path)
         for size in sizes:
-            door.start(size, tokens)
+            door.start(size, options.context, options.tokens)
             before, began = StepTimes(scrape(port)), time.perf_counter()
             door.finish(size)
-            results[size] = StepTimes(scrape(port)).since(before)
+            text = scrape(port)
+            results[size] = StepTimes(text).since(before)
             results[size]["seconds"] = time.perf_counter() - began
+            results[size]["compiled"] = sum(map(float, re.findall(COMPILED, text)))
     return results
 
 
@@ -126,7 +128,7 @@ def print_table(results: dict[int, dict[str, float]]) -> None:
     print(f"{'sequences':20}" + "".join(f"{size:>10,}" for size in results))
     for name in (*PARTS, "turn_to_reply"):
         print(f"{name.replace('_', ' '):20}" + "".join(f"{one[name]:>10.3f}" for one in results.values()))
-    for name in ("steps", "turns", "tokens"):
+    for name in ("steps", "turns", "tokens", "compiled"):
         print(f"{name:20}" + "".join(f"{one[name]:>10,.0f}" for one in results.values()))
     rates = (one["tokens"] / one["seconds"] for one in results.values())
     print(f"{'tokens a second':20}" + "".join(f"{rate:>10,.0f}" for rate in rates))
@@ -138,8 +140,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of sequences (%(default)s)")
     parser.add_argument("--tokens", type=int, default=200, help="tokens of each (%(default)s)")
+    parser.add_argument("--context", type=int, default=PROMPTS, help="tokens of prompts, about (%(default)s)")
+    parser.add_argument("--shape", default=TINY, choices=SHAPES, help="whose configuration (%(default)s)")
+    parser.add_argument(
+        "--flag", action="append", default=[], help="a flag more for the engine, such as --flag=--any-bits"
+    )
     arguments = parser.parse_args()
-    results = measure([int(size) for size in arguments.sizes.split(",")], arguments.tokens)
+    results = measure(arguments)
     if arguments.json:
         print(json.dumps(results))
     else:

@@ -4,9 +4,10 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from executor.engine.sequence import Sequence
-from executor.engine.step import FROM_DEVICE, Sampling, Step, TableChanges
+from executor.engine.step import FROM_DEVICE, Ints, Sampling, Step, TableChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,53 +44,105 @@ class PendingChanges:
         return TableChanges(places[:, 0], places[:, 1], blocks)
 
 
-def assemble(number: int, rows: Many[Row], changes: TableChanges, masked: frozenset[int]) -> Step:
-    """Put a step together. ``masked`` are ids that end a sequence whatever its request says, for ``min_tokens``.
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """What stays the same of some sequences from step to step: arrays ``[S]``."""
 
-    Takes the rows as launched: a token behind those known to the engine is one that a step before it samples.
+    sequences: list[Sequence]
+    slots: Ints
+    rope_lengths: Ints
+    temperature: NDArray[np.float32]
+    top_k: Ints
+    top_p: NDArray[np.float32]
+    min_p: NDArray[np.float32]
+    seeds: Ints
+    unmasked_from: Ints
+
+    @classmethod
+    def of(cls, sequences: list[Sequence]) -> "_Fixed":
+        """Read the requests."""
+        requests = [sequence.request for sequence in sequences]
+        parameters = [request.parameters for request in requests]
+        return cls(
+            sequences=sequences,
+            slots=_ints([sequence.slot for sequence in sequences]),
+            rope_lengths=_ints([request.longest for request in requests]),
+            temperature=np.array([one.temperature for one in parameters], dtype=np.float32),
+            top_k=_ints([one.top_k for one in parameters]),
+            top_p=np.array([one.top_p for one in parameters], dtype=np.float32),
+            min_p=np.array([one.min_p for one in parameters], dtype=np.float32),
+            seeds=_ints([request.seed for request in requests]),
+            unmasked_from=_ints([request.unmasked_from for request in requests]),
+        )
+
+
+class Assembler:
+    """Puts steps together. Mostly a step has the sequences of the one before: then what stays is not read again.
+
+    ``masked`` are ids that end a sequence whatever its request says, for ``min_tokens``.
     """
+
+    def __init__(self, masked: frozenset[int]) -> None:
+        self._masked = masked
+        self._fixed = _Fixed.of([])
+
+    def assemble(self, number: int, rows: Many[Row], changes: TableChanges) -> Step:
+        """A step of rows as they were launched: a token behind those known to the engine is one that a step before it
+        samples.
+        """
+        sequences = [row.sequence for row in rows]
+        if sequences != self._fixed.sequences:
+            self._fixed = _Fixed.of(sequences)
+        starts = _ints([row.start for row in rows])
+        counts = _ints([row.count for row in rows])
+        return Step(
+            number=number,
+            slots=self._fixed.slots,
+            starts=starts,
+            counts=counts,
+            ids=_token_ids(rows),
+            rope_lengths=self._fixed.rope_lengths,
+            changes=changes,
+            sampling=self._sampling(rows, starts + counts),
+        )
+
+    def _sampling(self, rows: Many[Row], ends: Ints) -> Sampling:
+        places = np.flatnonzero([row.samples for row in rows])
+        fixed, positions = self._fixed, ends[places]
+        held_back = np.flatnonzero(positions < fixed.unmasked_from[places]).tolist()
+        masks = [
+            (place, id_) for place in held_back for id_ in rows[places[place]].sequence.request.end_ids | self._masked
+        ]
+        return Sampling(
+            rows=places,
+            temperature=fixed.temperature[places],
+            top_k=fixed.top_k[places],
+            top_p=fixed.top_p[places],
+            min_p=fixed.min_p[places],
+            seeds=fixed.seeds[places],
+            positions=positions,
+            masked_rows=_ints([place for place, _ in masks]),
+            masked_ids=_ints([id_ for _, id_ in masks]),
+        )
+
+
+def assemble(number: int, rows: Many[Row], changes: TableChanges, masked: frozenset[int]) -> Step:
+    """Put one step together, see ``Assembler``."""
+    return Assembler(masked).assemble(number, rows, changes)
+
+
+def _token_ids(rows: Many[Row]) -> Ints:
     ids: list[int] = []
     for row in rows:
-        known = row.sequence.tokens
-        if row.start < len(known):
-            ids += known[row.start : row.end]
-        else:
+        known, start = row.sequence.tokens, row.start
+        if start >= len(known):
             ids.append(FROM_DEVICE)
-    return Step(
-        number=number,
-        slots=_ints([row.sequence.slot for row in rows]),
-        starts=_ints([row.start for row in rows]),
-        counts=_ints([row.count for row in rows]),
-        ids=_ints(ids),
-        rope_lengths=_ints([row.sequence.request.longest for row in rows]),
-        changes=changes,
-        sampling=_sampling(rows, masked),
-    )
+        elif row.count == 1:
+            ids.append(known[start])
+        else:
+            ids += known[start : start + row.count]
+    return _ints(ids)
 
 
-def _sampling(rows: Many[Row], masked: frozenset[int]) -> Sampling:
-    places = [place for place, row in enumerate(rows) if row.samples]
-    requests = [rows[place].sequence.request for place in places]
-    positions = [rows[place].end for place in places]
-    parameters = [request.parameters for request in requests]
-    masks = [
-        (place, id_)
-        for place, (request, position) in enumerate(zip(requests, positions, strict=True))
-        if position < request.unmasked_from
-        for id_ in request.end_ids | masked
-    ]
-    return Sampling(
-        rows=_ints(places),
-        temperature=np.array([one.temperature for one in parameters], dtype=np.float32),
-        top_k=np.array([one.top_k for one in parameters], dtype=np.int64),
-        top_p=np.array([one.top_p for one in parameters], dtype=np.float32),
-        min_p=np.array([one.min_p for one in parameters], dtype=np.float32),
-        seeds=_ints([request.seed for request in requests]),
-        positions=_ints(positions),
-        masked_rows=_ints([place for place, _ in masks]),
-        masked_ids=_ints([id_ for _, id_ in masks]),
-    )
-
-
-def _ints(values: list[int]) -> np.ndarray:
+def _ints(values: list[int]) -> Ints:
     return np.array(values, dtype=np.int64)
