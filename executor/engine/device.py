@@ -18,6 +18,8 @@ class Device(Protocol):
     """Commands are executed one after the other, each as if the one before had completed: that order is what makes reads
     follow writes. Nothing here waits for the device except ``close``.
 
+    Copies from and to the host tier may complete after commands behind them; what needs their destinations waits for them.
+
     A step takes the ids that the step before it sampled from the device itself. It writes blocks only at the positions
     that it feeds; block 0 is never written. The device owns its tables and its copies of arrays; the pool's memory is the
     manager's and mapped.
@@ -29,7 +31,7 @@ class Device(Protocol):
 
     @property
     def completed(self) -> int:
-        """Number of the last command whose completion ``completions`` has returned."""
+        """Number of the last command up to which ``completions`` has returned the completion of every one."""
 
     def launch(self, step: Step) -> None:
         """Append a step. Behind a step that failed nothing is tried until ``resume``: it comes back as failed, too."""
