@@ -1,5 +1,7 @@
 """Processes of a test: what they have open, and scripted executors with what they tell."""
 
+import asyncio
+import inspect
 import json
 import os
 import signal
@@ -23,6 +25,19 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -
     return found
 
 
+async def wait_until_async(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
+    """The same on an event loop, which runs meanwhile. What the condition returns may have to be awaited."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.01)
+
+
 def open_descriptors(pid: int) -> int:
     """How many descriptors a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
@@ -34,12 +49,12 @@ def resident_kilobytes(pid: int) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
 
 
-def paced(steps: int, times: int) -> list[str]:
-    """Holds of an executor that is to stand still after every so many steps, so often.
+def paced(point: str, every: int, times: int) -> list[str]:
+    """Holds of an executor that is to stand still each time that it has come to a point so often, ``times`` times.
 
     However slow a test is compared with its executors, their work then lasts until it has done what it wants to do.
     """
-    return [f"after-launch:{steps * time}" for time in range(1, times + 1)]
+    return [f"{point}:{every * time}" for time in range(1, times + 1)]
 
 
 class ScriptedExecutor:

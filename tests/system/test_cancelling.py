@@ -20,7 +20,7 @@ def test_what_is_cancelled_ends_early_and_gives_every_block_back() -> None:
     asked: set[str] = set()
     with running() as world:
         # It stands still until it is known whom to cancel.
-        executor = world.start_executor("a", requests, stay=True, mean_seconds=0.002, holds=paced(4, 1))
+        executor = world.start_executor("a", requests, stay=True, mean_seconds=0.002, holds=paced("after-launch", 4, 1))
         executor.await_held()
         assert world.statistics().counters.admitted >= 4
         with connect(str(world.runtime_dir / "blockmgr.sock")) as channel:

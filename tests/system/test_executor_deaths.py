@@ -80,7 +80,9 @@ def test_a_frozen_executor_is_killed_with_its_device_before_anything_of_it_moves
 def test_an_executor_that_answers_a_probe_late_but_in_time_lives() -> None:
     mine = workload.mixed(34, 40)
     with running(lease_seconds=1, probe_seconds=60) as world:
-        executor = world.start_executor("a", mine, mean_seconds=0.003, lease_seconds=0.5, holds=paced(8, 1))
+        executor = world.start_executor(
+            "a", mine, mean_seconds=0.003, lease_seconds=0.5, holds=paced("after-launch", 8, 1)
+        )
         epoch = executor.await_event("registered")["epoch"]
         executor.await_held()
         executor.signal(signal.SIGSTOP)
@@ -145,7 +147,7 @@ def test_blocks_come_back_only_when_the_device_has_stopped_too() -> None:
 def test_an_engine_whose_device_has_died_is_over() -> None:
     mine = workload.mixed(38, 40)
     with running() as world:
-        executor = world.start_executor("a", mine, mean_seconds=0.004, holds=paced(3, 1))
+        executor = world.start_executor("a", mine, mean_seconds=0.004, holds=paced("after-launch", 3, 1))
         executor.await_held()
         with Process.open(executor.device, "device") as device:
             device.kill()

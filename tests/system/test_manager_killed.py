@@ -12,12 +12,12 @@ KILLS = 20
 
 
 def kill_under_load(world: World, executor: ScriptedExecutor, kills: int) -> list[int]:
-    """Kill the manager each time that an executor goes on with its steps. Returns the ids of all managers."""
+    """Kill the manager as it hears an executor, which then needs the next one to go on. Returns the ids of all managers."""
     managers = [world.manager_pid()]
     for _ in range(kills):
         executor.await_held()
-        executor.go_on()
         world.kill_manager()
+        executor.go_on()
         managers.append(world.await_manager(other_than=managers[-1]))
     return managers
 
@@ -31,7 +31,7 @@ def executor_ends(executor: ScriptedExecutor, seconds: float) -> bool:
 def test_twenty_kills_lose_no_token_and_no_byte_and_leave_nothing_behind() -> None:
     requests = workload.mixed(20, 260)
     with running() as world:
-        executor = world.start_executor("a", requests, mean_seconds=0.004, holds=paced(4, KILLS + 1))
+        executor = world.start_executor("a", requests, mean_seconds=0.004, holds=paced("after-submit", 3, KILLS + 1))
         (settled,) = kill_under_load(world, executor, 1)[1:]
         executor.await_held()
         before = (open_descriptors(world.keeper.pid), open_descriptors(executor.pid))
@@ -56,7 +56,7 @@ def test_an_idle_executor_does_not_hold_up_the_others_after_a_restart() -> None:
     with running() as world:
         idle = world.start_executor("idle", stay=True)
         idle.await_event("done")
-        executor = world.start_executor("a", requests, mean_seconds=0.003, holds=paced(3, 1))
+        executor = world.start_executor("a", requests, mean_seconds=0.003, holds=paced("after-submit", 3, 1))
         kill_under_load(world, executor, 1)
         executor.await_done()
         idle.go_on()
@@ -68,7 +68,9 @@ def test_an_idle_executor_does_not_hold_up_the_others_after_a_restart() -> None:
 def test_a_manager_that_stood_still_for_longer_than_any_lease_kills_nobody_healthy() -> None:
     requests = workload.mixed(21, 60)
     with running(lease_seconds=2, probe_seconds=1) as world:
-        executor = world.start_executor("a", requests, mean_seconds=0.004, lease_seconds=2, holds=paced(3, 1))
+        executor = world.start_executor(
+            "a", requests, mean_seconds=0.004, lease_seconds=2, holds=paced("after-submit", 3, 1)
+        )
         executor.await_held()
         manager = world.manager_pid()
         os.kill(manager, signal.SIGSTOP)

@@ -20,24 +20,29 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 class Pair:
-    """Two executors at work on one pool, which stand still after every few steps until they are to go on."""
+    """Two executors at work on one pool, which stand still after every few turns until they are to go on."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
         self._works = {name: workload.mixed(seed + place, 70) for place, name in enumerate("ab")}
         self._executors = [
-            world.start_executor(name, requests, mean_seconds=0.004, holds=paced(4, 4))
+            world.start_executor(name, requests, mean_seconds=0.004, holds=paced("after-submit", 3, 5))
             for name, requests in self._works.items()
         ]
-        self.await_work()
+        self._await_held()
 
     def go_on(self) -> None:
         """Let both go on with their work."""
         for executor in self._executors:
             executor.go_on()
 
-    def await_work(self) -> None:
-        """Wait until both have gone a few steps further."""
+    def await_turns(self) -> None:
+        """Wait until both have exchanged turns with the manager that is there now."""
+        self._await_held()
+        self.go_on()
+        self._await_held()
+
+    def _await_held(self) -> None:
         for executor in self._executors:
             executor.await_held()
 
@@ -63,7 +68,7 @@ def test_with_keeper_and_manager_gone_executors_give_back_what_they_hold() -> No
         world.keeper.wait(60)
         world.start_keeper()
         second = world.await_manager(other_than=first)
-        pair.await_work()
+        pair.await_turns()
         assert logged(world, "waiting for executors to give back") == 1
         pair.go_on()
         world.kill_manager()
@@ -82,7 +87,7 @@ def test_a_new_keeper_is_given_everything_by_the_manager_that_lives() -> None:
         world.start_keeper()
         wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
         assert world.manager_pid() == manager
-        pair.await_work()
+        pair.await_turns()
         pair.go_on()
         world.kill_manager()
         world.await_manager(other_than=manager)

@@ -54,7 +54,9 @@ def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away()
     geometry = {"device_blocks": MIDDLE, "max_device_blocks": LARGE}
     with running() as world:
         for name in ("a", "b"):
-            world.start_executor(name, parts[name], geometry=geometry, mean_seconds=0.003, holds=paced(5, 100))
+            world.start_executor(
+                name, parts[name], geometry=geometry, mean_seconds=0.003, holds=paced("after-launch", 5, 100)
+            )
         run_on(world.executors, 1)
         for _ in range(2):
             resize(world, LARGE)
@@ -79,7 +81,9 @@ def test_a_group_of_beams_moves_out_of_what_is_taken_away() -> None:
     with running() as world, HandDriven(world.runtime_dir, "filler", pool) as filler:
         # With all that will be left of the pool taken, the beams get what is going to go.
         taken = filler.admit((half - 1) * GEOMETRY["tokens_per_block"]).handle
-        executor = world.start_executor("a", beams, geometry={"device_blocks": size}, holds=paced(25, 2))
+        executor = world.start_executor(
+            "a", beams, geometry={"device_blocks": size}, holds=paced("after-launch", 25, 2)
+        )
         executor.await_held()
         filler.finish(taken)
         resize(world, half)
@@ -109,7 +113,9 @@ def test_a_new_size_outlives_the_manager() -> None:
     requests = workload.mixed(81, 60)
     with running() as world:
         geometry = {"device_blocks": SMALL, "max_device_blocks": LARGE}
-        executor = world.start_executor("a", requests, geometry=geometry, mean_seconds=0.004, holds=paced(4, 1))
+        executor = world.start_executor(
+            "a", requests, geometry=geometry, mean_seconds=0.004, holds=paced("after-launch", 4, 1)
+        )
         executor.await_held()
         resize(world, LARGE)
         executor.go_on()
