@@ -179,15 +179,19 @@ def _gpus() -> Iterator[Finding]:
         return
     for line in listed.stdout.splitlines():
         yield Finding("GPU", Verdict.GOOD, line.strip())
-    if os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or Path("/tmp/nvidia-mps/control").exists():
-        text = "MPS is in use: a dead process does not prove that its kernels have stopped, so executors are refused"
-        yield Finding("MPS", Verdict.BROKEN, text)
 
 
 def _arenas() -> Iterator[Finding]:
     """Every kind of memory that pools can be made of, tried."""
-    from blockmgr.arena.trial import try_every_kind
-
+    try:
+        from blockmgr.arena.driver import is_shared_by_mps
+        from blockmgr.arena.trial import try_every_kind
+    except ImportError as error:
+        yield Finding("arenas", Verdict.BROKEN, f"cannot be tried: {error}")
+        return
+    if is_shared_by_mps():
+        text = "MPS is in use: a dead process does not prove that its kernels have stopped, so executors are refused"
+        yield Finding("MPS", Verdict.BROKEN, text)
     for trial in try_every_kind():
         verdict = Verdict.GOOD if trial.possible else Verdict.LACKING
         yield Finding(f"arena {trial.kind}", verdict, trial.text)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from blockmgr.arena.base import ArenaError, NoSuchGpu
-from blockmgr.arena.driver import DriverError, call, load, ordinal_of, visible_gpus
+from blockmgr.arena.driver import DriverError, call, is_shared_by_mps, load, ordinal_of, visible_gpus
 
 _EVERY_CONTEXT = 1
 """Host memory is pinned for every context, not for the current one alone."""
@@ -25,8 +25,13 @@ class Context:
 
         Raises:
             NoSuchGpu: this process does not see it.
-            ArenaError: there is no driver, or it refuses.
+            ArenaError: there is no driver, or it refuses, or MPS is in use.
         """
+        if is_shared_by_mps():
+            raise ArenaError(
+                f"{gpu_uuid} is shared by MPS, under which a dead process does not prove that its kernels have stopped: "
+                "stop MPS, or have the pool lie elsewhere"
+            )
         self.gpu_uuid = gpu_uuid
         self.ordinal = ordinal_of(gpu_uuid)
         self._driver = load()

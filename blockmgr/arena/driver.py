@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from blockmgr.arena.base import ArenaError, NoSuchGpu
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+MPS_FOLDER = "CUDA_MPS_PIPE_DIRECTORY"
 OUT_OF_MEMORY = 2
 
 
@@ -47,6 +49,14 @@ def load() -> Any:
 def see_all_gpus() -> None:
     """Let this process see every GPU of the machine. Before the driver's first use; for the manager, who computes on none."""
     os.environ.pop(VISIBLE, None)
+
+
+def is_shared_by_mps() -> bool:
+    """Say whether NVIDIA's Multi-Process Service stands between processes and GPUs here.
+
+    It runs the kernels of all of them in a context of its own, so that a process can be dead and its kernel not.
+    """
+    return (Path(os.environ.get(MPS_FOLDER) or "/tmp/nvidia-mps") / "control").exists()
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:

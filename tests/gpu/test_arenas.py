@@ -56,6 +56,8 @@ def beside_torch(world: World) -> Iterator[dict[str, Attached]]:
     }
     for process in processes.values():
         process.tell("allocate", size=64 << 10)
+    for process in processes.values():
+        assert process.answer()["sum"] == 64 << 10
     yield processes
     for process in processes.values():
         process.kill()
@@ -218,17 +220,18 @@ def _succeed(world: World, proposed: pool_pb2.PoolSpec) -> HandDriven | None:
 
 @pytest.mark.parametrize(("kind", "rounds"), [("cuda", 5), ("cuda-ipc", 2)])
 def test_executors_killed_again_and_again_leave_the_gpus_memory_and_the_managers_descriptors_as_they_were(
-    world: World, gpu: Gpu, kind: str, rounds: int
+    world: World, gpu: Gpu, beside_torch: dict[str, Attached], kind: str, rounds: int
 ) -> None:
     proposed = pool(kind, gpu, f"again-{kind}")
     with HandDriven(world.runtime_dir, "stays", proposed) as stays:
         memory(stays).write(5 * BLOCK_BYTES, b"stays")
+        taken = used(gpu)
         _four_deaths(world, proposed)
-        settled = used(gpu), open_descriptors(world.manager_pid())
+        descriptors = open_descriptors(world.manager_pid())
         for _ in range(rounds):
             _four_deaths(world, proposed)
-        wait_until(lambda: abs(used(gpu) - settled[0]) < SLACK, "the GPU has its memory back", 20)
-        wait_until(lambda: open_descriptors(world.manager_pid()) <= settled[1], "so has the manager its descriptors")
+        wait_until(lambda: used(gpu) < taken + SLACK, "the GPU has its memory back", 20)
+        wait_until(lambda: open_descriptors(world.manager_pid()) <= descriptors, "so has the manager its descriptors")
         assert memory(stays).read(5 * BLOCK_BYTES, 5) == b"stays"
 
 

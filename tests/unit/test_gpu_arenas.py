@@ -232,6 +232,16 @@ def test_a_range_outside_the_memory_is_refused(arena: CudaArena, offset: int, le
         arena.write(0, b"x")
 
 
+def test_a_gpu_that_is_shared_by_mps_is_refused_to_executors(
+    arena: CudaArena, machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    mapped(arena)
+    (tmp_path / "control").touch()
+    with pytest.raises(ArenaError, match=f"{FIRST} is shared by MPS, under which a dead process does not prove"):
+        mapped(arena)
+
+
 # -- memory that goes by handle ----------------------------------------------------------------------------------------
 
 
