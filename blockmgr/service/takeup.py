@@ -9,9 +9,10 @@ from blockmgr.core.states import ExecutorState
 from blockmgr.ledger.redo import RedoLog
 from blockmgr.processes import Process, find_older
 from blockmgr.service.deposits import REDO, UNKNOWN_ROLE, stored_processes
+from blockmgr.service.kept_pools import MemoryLost, adopt_pool, pool_names
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Lease, Member
-from blockmgr.service.pools import ManagedPool, MemoryLost, adopt_pool, pool_names
+from blockmgr.service.pools import ManagedPool
 
 log = structlog.get_logger()
 
