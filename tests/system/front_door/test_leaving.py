@@ -117,10 +117,9 @@ def test_what_is_given_up_is_cancelled_and_what_is_detached_goes_on(
         def end() -> generation_pb2.EndReason:
             return door.stub.GetRequest(key, timeout=60).request.reason
 
-        with ScriptedEngine(world.runtime_dir, folder, echo, limit=BEFORE) as again:
+        with ScriptedEngine(world.runtime_dir, folder, echo) as again:
             door.await_serving()
             assert wait_until(end, "whoever comes back is told") == generation_pb2.END_REASON_CANCELLED
-            again.limit = None
             assert door.attach(id=kept.events[0].started.id).whole().ids == words(TOKENS)
             assert again.ended.get(uuids[0], FinishReason.CANCELLED) == FinishReason.CANCELLED
             assert uuids[2] not in again.ended
