@@ -64,7 +64,7 @@ class Check:
     def large(self, limit: float) -> None:
         """The large shape: start, one stream, the thousand requests, kills."""
         with self._serving(self._options.large, limit) as served:
-            self._report.add(Row("start to ready", served.ready_seconds, "s"))
+            self._report.add(Row(f"{self._options.large}: start to ready", served.ready_seconds, "s"))
             part = self._report.part
             part("first token", SINGLE, lambda seconds: self._first_token(served, seconds))
             part("one stream", SINGLE, lambda seconds: self._one_stream(served, seconds))
@@ -74,7 +74,7 @@ class Check:
     def small(self, limit: float) -> None:
         """The small shape: 256 sequences."""
         with self._serving(self._options.small, limit) as served:
-            self._report.add(Row("start to ready", served.ready_seconds, "s"))
+            self._report.add(Row(f"{self._options.small}: start to ready", served.ready_seconds, "s"))
             self._report.part("small", SMALL, lambda seconds: self._throughput(served, "small", seconds, 15000.0))
 
     def legacy(self, limit: float) -> None:

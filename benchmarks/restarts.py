@@ -112,7 +112,7 @@ async def run(served: Served, streams: int, tokens: int, victims: Sequence[str])
             kills.append((victim, *await kill(served.runtime_dir, victim)))
         await reading
     pauses = []
-    ends = [*(killed for _, killed, _, _ in kills[1:]), float("inf")]
+    ends = [*(killed for _, killed, _, _ in kills), float("inf")][1:]
     for (victim, killed, started, ready), end in zip(kills, ends, strict=True):
         # Some streams go through the other front door, and notice nothing of the death of this one.
         each = sorted(one.pause(killed, end) for one in found)
