@@ -11,7 +11,8 @@ import grpc
 import structlog
 
 from blockmgr.core.errors import InvalidMessage
-from blockmgr.service.errors import NotServing, abort, guarded
+from blockmgr.service.errors import KINDS, NotServing
+from blockmgr.service.statuses import StatusTable
 from executor.engine import news as told
 from executor.engine.engine import Engine
 from executor.engine.orders import Cancel, Follow, Order, Question, Start
@@ -27,6 +28,8 @@ LOAD_SECONDS = 0.5
 
 LIST_SECONDS = 5.0
 """How long a question to the engine's thread may take."""
+
+STATUSES = StatusTable("the engine", KINDS)
 
 Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -65,7 +68,7 @@ class EngineServicer(engine_service_pb2_grpc.EngineServiceServicer):
             self._serving()
             return self._description
 
-        return await guarded(context, describe)
+        return await STATUSES.guarded(context, describe)
 
     async def ListWork(
         self, request: description_pb2.ListWorkRequest, context: Context
@@ -78,7 +81,7 @@ class EngineServicer(engine_service_pb2_grpc.EngineServiceServicer):
             found = ask(engine, lambda: list_work(engine.work, limit))
             return await asyncio.wait_for(asyncio.wrap_future(found), LIST_SECONDS)
 
-        return await guarded(context, listed)
+        return await STATUSES.guarded(context, listed)
 
     async def Submit(self, requests: AsyncIterator[submit_pb2.SubmitRequest], context: Context) -> None:
         """See the contract."""
@@ -89,7 +92,7 @@ class EngineServicer(engine_service_pb2_grpc.EngineServiceServicer):
             self._streams[stream.number] = stream
             await self._write(engine, stream, reading, context)
         except Exception as error:
-            await abort(context, error)
+            await STATUSES.abort(context, error)
         finally:
             reading.cancel()
             self._leave(stream)

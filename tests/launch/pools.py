@@ -1,11 +1,10 @@
 """What is left in a pool once nobody works on it."""
 
-import asyncio
-import time
 from dataclasses import dataclass
 
 from pagehold.client.admin import AdminClient
 from pagehold.common.v1 import states_pb2
+from tests.scripted.processes import wait_until_async
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +18,20 @@ class PoolLeft:
 async def flushed_pool(address: str, seconds: float = 60.0) -> PoolLeft:
     """Wait for the end of every sequence, check every invariant, give up what is cached; what is there then."""
     async with AdminClient(address, timeout=seconds) as admin:
-        deadline = time.monotonic() + seconds
-        while (await admin.pool_stats()).stats.sequences.live:
-            assert time.monotonic() < deadline, "sequences live on"
-            await asyncio.sleep(0.02)
-        while True:
+
+        async def is_idle() -> bool:
+            return not (await admin.pool_stats()).stats.sequences.live
+
+        async def free_pool() -> PoolLeft | None:
             assert not (await admin.verify()).violations
             await admin.flush()
             left = _left((await admin.pool_stats()).stats)
-            if left.free == left.blocks - 1 or time.monotonic() > deadline:
-                # Blocks behind a fence become free with the executors' next word.
-                return left
-            await asyncio.sleep(0.02)
+            return left if left.free == left.blocks - 1 else None
+
+        await wait_until_async(is_idle, "no sequence lives", seconds)
+        # Blocks behind a fence become free with the executors' next word.
+        left: PoolLeft = await wait_until_async(free_pool, "every block but the null block is free", seconds)
+        return left
 
 
 def _left(stats: object) -> PoolLeft:

@@ -12,6 +12,7 @@ from pagehold.client import AsyncClient, Completion, Delta, Progress, Started
 from tests.launch.pools import flushed_pool
 from tests.launch.tiny_model import save_servable
 from tests.launch.up_program import UpFolder, up_folder
+from tests.scripted.processes import wait_until_async
 
 STREAMS, TOKENS = 16, 240
 VICTIMS = ("engine", "manager", "door") * 2
@@ -70,9 +71,12 @@ async def disturbed(folder: UpFolder) -> list[Completion]:
         answers = asyncio.gather(*(reader.read() for reader in readers))
         for turn, victim in enumerate(VICTIMS):
             due = (turn + 1) * STREAMS * TOKENS // (len(VICTIMS) + 1)
-            while sum(len(reader.ids) for reader in readers) < due:
+
+            def are_far_enough(due: int = due) -> bool:
                 assert not answers.done(), answers.result()
-                await asyncio.sleep(0.005)
+                return sum(len(reader.ids) for reader in readers) >= due
+
+            await wait_until_async(are_far_enough, f"{due} tokens have come", 300)
             killed = folder.pids()[victim]
             os.kill(killed, signal.SIGKILL)
             await asyncio.to_thread(folder.await_other, victim, killed)

@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,11 +70,3 @@ def serving(service: ScriptedService) -> Iterator[Served]:
     finally:
         served.close()
         folder.cleanup()
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to hold in time"
-        time.sleep(0.002)

@@ -30,26 +30,29 @@ EVENTS = sum(len(list(answer.events())) for answer in ANSWERS)
 class Items(ScriptedService):
     """Answers request n of a batch with ``ANSWERS[n]``, one event of each in turn; single calls by their names.
 
-    ``failures`` has what fails, by place.
+    ``failures`` has what fails, by place; with ``started`` set, behind its first token.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.failures: dict[int, generation_pb2.ItemFailure] = {}
+        self.started = False
         self.batch = self._answer
         self.known: dict[str, Answer] = {}
 
     async def _answer(self, request: Any) -> AsyncIterator[Any]:
         for one, answer in zip(request.requests, ANSWERS, strict=False):
             self.known |= {one.request_id: answer, answer.id: answer}
+        streams: list[list[Any]]
         streams = [list(answer.events()) for answer, _ in zip(ANSWERS, request.requests, strict=False)]
         for place, failure in self.failures.items():
-            streams[place] = []
-            yield generation_pb2.BatchGenerateResponse(item=place, failure=failure)
+            streams[place] = [*streams[place][: 2 if self.started else 0], failure]
         for row in zip_longest(*streams):
-            for place, event in enumerate(row):
-                if event is not None:
-                    yield generation_pb2.BatchGenerateResponse(item=place, event=event)
+            for place, said in enumerate(row):
+                if isinstance(said, generation_pb2.ItemFailure):
+                    yield generation_pb2.BatchGenerateResponse(item=place, failure=said)
+                elif said is not None:
+                    yield generation_pb2.BatchGenerateResponse(item=place, event=said)
 
     def answer_to(self, request: Any) -> Answer:
         """The answer to a single call."""
@@ -107,6 +110,16 @@ def test_one_that_found_the_server_busy_is_asked_again_on_request(caller: Caller
     service.failures[0] = failure_of(grpc.StatusCode.RESOURCE_EXHAUSTED, errors_pb2.ERROR_REASON_QUEUE_FULL)
     assert texts(caller.batch(["x", "y"])) == [Overloaded, "é"]
     assert texts(caller.batch(["x", "y"], retry_overload=True)) == ["abc", "é"]
+
+
+@pytest.mark.parametrize(("started", "method"), [(False, "Generate"), (True, "Attach")])
+def test_one_whose_door_stopped_is_taken_up_elsewhere(
+    caller: Caller, service: Items, started: bool, method: str
+) -> None:
+    service.failures[0] = failure_of(grpc.StatusCode.UNAVAILABLE, errors_pb2.ERROR_REASON_NOT_SERVING)
+    service.started = started
+    assert texts(caller.batch(["x", "y"])) == ["abc", "é"]
+    assert service.methods() == ["BatchGenerate", method]
 
 
 def test_one_whose_name_is_taken_fails_unless_it_was_this_batch_that_took_it(caller: Caller, service: Items) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from pagehold.client import AsyncClient, Cancelled, Client, DeadlineExceeded, NotFound
+from tests.scripted.processes import wait_until, wait_until_async
 from tests.unit.client.answers import Attempt
 from tests.unit.client.callers import Caller
 from tests.unit.client.scripted_service import ScriptedService
-from tests.unit.client.serving import Served, until
+from tests.unit.client.serving import Served
 from tests.unit.client.steps import BREAK, Held
 from tests.unit.client.test_streams import UNKNOWN
 
@@ -22,7 +23,7 @@ def test_a_cancelled_stream_hangs_up_and_raises(caller: Caller, service: Scripte
     stream = caller.stream("x")
     caller.first(stream, 2)
     caller.done(stream.cancel())
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
     with pytest.raises(Cancelled):
         caller.first(stream, 1)
     assert stream.text == "Par"
@@ -59,7 +60,7 @@ def test_leaving_a_stream_hangs_up(served: Served, service: ScriptedService) -> 
     service.script += [Held(after=2)]
     with Client(served.address) as client, client.stream("x") as stream:
         next(stream)
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
     assert list(stream) == []
     with pytest.raises(Cancelled, match="closed before its end"):
         stream.result()
@@ -73,7 +74,7 @@ def test_leaving_an_asyncio_stream_hangs_up(served: Served, service: ScriptedSer
             await anext(stream)
 
     asyncio.run(leave())
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
 
 
 def test_a_stream_that_is_forgotten_hangs_up(
@@ -86,7 +87,7 @@ def test_a_stream_that_is_forgotten_hangs_up(
     channels = caller.client._channels
     del stream
     gc.collect()
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
     assert [lease.calls for lease in channels._open] == [0]
 
 
@@ -119,7 +120,7 @@ def test_another_thread_may_cancel(served: Served, service: ScriptedService) -> 
 
         thread = threading.Thread(target=read)
         thread.start()
-        until(lambda: stream.text == "Par")
+        wait_until(lambda: stream.text == "Par", "the first token has come")
         stream.cancel()
         thread.join(60)
     assert len(ends) == 1
@@ -131,7 +132,7 @@ def test_another_thread_may_cancel_between_two_connections(served: Served, servi
         stream = client.stream("x")
 
         def cancel() -> None:
-            until(lambda: stream.reconnections > 3)
+            wait_until(lambda: stream.reconnections > 3, "it has tried to connect")
             stream.cancel()
 
         canceller = threading.Thread(target=cancel)
@@ -149,13 +150,13 @@ def test_another_task_may_cancel(served: Served, service: ScriptedService) -> No
         async with AsyncClient(served.address) as client:
             stream = client.stream("x")
             task = asyncio.create_task(stream.result())
-            await asyncio.to_thread(until, lambda: stream.text == "Par")
+            await wait_until_async(lambda: stream.text == "Par", "the first token has come")
             await stream.cancel()
             with pytest.raises(Cancelled):
                 await task
 
     asyncio.run(cancel())
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
 
 
 def test_a_time_limit_around_an_asyncio_stream_hangs_up(served: Served, service: ScriptedService) -> None:
@@ -168,7 +169,7 @@ def test_a_time_limit_around_an_asyncio_stream_hangs_up(served: Served, service:
                     await client.generate("x")
 
     asyncio.run(limited())
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
 
 
 def test_a_cancelled_task_raises_what_asyncio_expects(served: Served, service: ScriptedService) -> None:
@@ -178,13 +179,13 @@ def test_a_cancelled_task_raises_what_asyncio_expects(served: Served, service: S
         async with AsyncClient(served.address) as client:
             stream = client.stream("x")
             task = asyncio.create_task(stream.result())
-            await asyncio.to_thread(until, lambda: stream.text == "Par")
+            await wait_until_async(lambda: stream.text == "Par", "the first token has come")
             task.cancel()
             await asyncio.wait([task])
             return task.cancelled()
 
     assert asyncio.run(cancelled())
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
 
 
 def test_cancel_says_whether_it_was_in_flight(caller: Caller, service: ScriptedService) -> None:

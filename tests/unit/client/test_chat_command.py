@@ -4,10 +4,11 @@ import signal
 from collections import deque
 
 from pagehold.inference.v1 import server_pb2
+from tests.scripted.processes import wait_until
 from tests.unit.client.answers import Answer
 from tests.unit.client.console import Console, start
 from tests.unit.client.scripted_service import ScriptedService
-from tests.unit.client.serving import Served, until
+from tests.unit.client.serving import Served
 from tests.unit.client.steps import Broken, Held
 from tests.unit.client.test_streams import LOST
 
@@ -60,7 +61,7 @@ def test_interrupting_an_answer_ends_it_and_not_the_chat(served: Served, service
         assert letter, seen
         seen += letter
     process.send_signal(signal.SIGINT)
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
     printed, errors = process.communicate("Again\n/quit\n", timeout=60)
     assert (process.returncode, errors) == (0, "")
     assert printed.startswith("\n1 token, the first after ")

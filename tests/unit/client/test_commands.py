@@ -9,10 +9,11 @@ import grpc
 import pytest
 
 from pagehold.inference.v1 import requests_pb2, server_pb2
+from tests.scripted.processes import wait_until
 from tests.unit.client.answers import Answer, Attempt
 from tests.unit.client.console import Console, start
 from tests.unit.client.scripted_service import ScriptedService, model
-from tests.unit.client.serving import Served, until
+from tests.unit.client.serving import Served
 from tests.unit.client.steps import Broken, Held, Refusal
 from tests.unit.client.test_streams import LOST, QUEUE_FULL, UNKNOWN
 
@@ -132,7 +133,7 @@ def test_interrupting_generate_hangs_up_and_exits_with_130(served: Served, servi
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=60)
     assert (process.returncode, printed, errors) == (130, "\n", "")
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
 
 
 # -- the others --------------------------------------------------------------------------------------------------------

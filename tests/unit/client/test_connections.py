@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from pagehold import client as pagehold
 from pagehold.client import Client
 from pagehold.client.channels import OPTIONS
+from tests.scripted.processes import wait_until
 from tests.unit.client.answers import Answer, Attempt, answers
 from tests.unit.client.callers import CALLERS
 from tests.unit.client.relay import Relay
 from tests.unit.client.scripted_service import ScriptedService
-from tests.unit.client.serving import Served, serving, until
+from tests.unit.client.serving import Served, serving
 from tests.unit.client.steps import Held, Refusal
 from tests.unit.client.test_exactly_once import check_delivered
 
@@ -100,7 +101,7 @@ def test_a_closed_client_ends_its_streams(served: Served, service: ScriptedServi
     stream = client.stream("x")
     next(stream)
     client.close()
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
     with pytest.raises(pagehold.Cancelled, match="the client is closed"):
         next(stream)
     with pytest.raises(pagehold.Cancelled, match="the client is closed"):

@@ -16,10 +16,11 @@ from pagehold.client import (
     Started,
     Unavailable,
 )
+from tests.scripted.processes import wait_until
 from tests.unit.client.answers import Answer, Attempt
 from tests.unit.client.callers import Caller
 from tests.unit.client.scripted_service import ScriptedService
-from tests.unit.client.serving import Served, until
+from tests.unit.client.serving import Served
 from tests.unit.client.steps import BREAK, Broken, Held, Refusal
 from tests.unit.client.test_exactly_once import check_delivered
 
@@ -208,7 +209,7 @@ def test_a_deadline_ends_the_call_and_hangs_up(caller: Caller, service: Scripted
     service.script += [Held(after=2)]
     with pytest.raises(DeadlineExceeded, match=r"within 1.5 s, after 1 token"):
         caller.generate("x", timeout=1.5)
-    until(lambda: service.hung_up == 1)
+    wait_until(lambda: service.hung_up == 1, "the server has noticed")
     assert service.methods() == ["Generate"]
 
 

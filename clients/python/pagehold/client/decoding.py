@@ -136,7 +136,15 @@ def server_of(message: server_pb2.GetServerInfoResponse) -> ServerInfo:
     return ServerInfo(
         version=message.version,
         started=message.started,
-        limits=Limits(limits.max_requests, limits.default_max_tokens, limits.max_message_bytes, limits.max_batch),
+        limits=Limits(
+            max_requests=limits.max_requests,
+            default_max_tokens=limits.default_max_tokens,
+            max_message_bytes=limits.max_message_bytes,
+            max_batch=limits.max_batch,
+            max_text_characters=limits.max_text_characters,
+            max_chat_messages=limits.max_chat_messages,
+            max_token_ids=limits.max_token_ids,
+        ),
         door=message.door,
     )
 

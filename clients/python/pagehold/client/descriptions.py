@@ -71,12 +71,17 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server takes at most: requests at once, tokens of output unless said otherwise, bytes, items."""
+    """What a server takes at most: requests at once, tokens of output unless said otherwise, bytes of a message, requests
+    of a batch, characters of a text, messages of a conversation, ids to be tokenised or detokenised.
+    """
 
     max_requests: int
     default_max_tokens: int
     max_message_bytes: int
     max_batch: int
+    max_text_characters: int
+    max_chat_messages: int
+    max_token_ids: int
 
 
 @dataclass(frozen=True, slots=True)
