@@ -151,10 +151,10 @@ class InferenceServiceServicer:
         Hanging up ends the generation within a step, unless it is `detached`. It may be repeated under the same
         `request_id`, which is never accepted twice. Before Started, besides the errors above:
 
-        INVALID_ARGUMENT     ERROR_REASON_INVALID_FIELD    Also: the `request_id` is taken, by a request with another body.
-        ALREADY_EXISTS       ERROR_REASON_ALREADY_EXISTS   It is taken by this very request, in flight or just ended: attach.
+        INVALID_ARGUMENT     ERROR_REASON_INVALID_FIELD    Also: another request has the `request_id`.
+        ALREADY_EXISTS       ERROR_REASON_ALREADY_EXISTS   This very request is in flight or just ended: attach to it.
         FAILED_PRECONDITION  ERROR_REASON_NEVER_FITS       It can never fit the pool: `needed` and `available` blocks.
-        FAILED_PRECONDITION  ERROR_REASON_PRECONDITION     The model has no tokenizer or no chat template for such a prompt.
+        FAILED_PRECONDITION  ERROR_REASON_PRECONDITION     The model has no tokenizer, or no chat template, for it.
         RESOURCE_EXHAUSTED   ERROR_REASON_QUEUE_FULL       As many wait in the engine as may. Repeat it later.
         RESOURCE_EXHAUSTED   ERROR_REASON_POOL_EXHAUSTED   The pool has no room for it now. Repeat it later.
         CANCELLED            without a reason              Somebody called Cancel before it was accepted.
