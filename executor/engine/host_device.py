@@ -13,7 +13,7 @@ import torch
 from executor.engine.choice import Chosen, choose, choosing_of
 from executor.engine.device import DeviceLost, NewsCallback
 from executor.engine.memory import pool_view
-from executor.engine.model_inputs import SlotState, Tables, forward, inputs_of
+from executor.engine.model_inputs import InputArrays, SlotState, Tables, forward
 from executor.engine.step import Copy, Done, Step, TableChanges
 from executor.manager import PoolMapping
 from executor.models.model import PagedModel
@@ -131,7 +131,7 @@ class HostDevice:
 
     def _compute(self, step: Step) -> Chosen | None:
         """Run one step. Returns what its rows chose, None if none of them samples."""
-        inputs = inputs_of(step, self._tokens_per_block, torch.from_numpy)
+        inputs = InputArrays.of(step, self._tokens_per_block).put(torch.from_numpy)
         hidden = forward(self._model, inputs, self._state, self._pool)
         choosing = choosing_of(step, torch.from_numpy)
         return None if choosing is None else choose(self._model, hidden, choosing, self._state, self._vocabulary)

@@ -1,6 +1,6 @@
 """A step's arrays as tensors on the model's device, and the model's work over them.
 
-Everything behind ``inputs_of`` is tensor work whose amount depends on shapes alone: it runs on a CPU, on a GPU's stream, and
+Everything behind ``Inputs`` is tensor work whose amount depends on shapes alone: it runs on a CPU, on a GPU's stream, and
 can be recorded there once and replayed.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from executor.engine.step import FROM_DEVICE, Step
+from executor.engine.step import FROM_DEVICE, Ints, Step
 from executor.models.batch import AttentionBatch
 from executor.models.model import PagedModel
 
@@ -44,7 +44,7 @@ class SlotState:
         """The slot of padding."""
         return self.sizes.slots
 
-    def places(self, slots: NDArray[np.int64], indexes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, slots: Ints, indexes: Ints) -> Ints:
         """Where entries of tables stand among all entries."""
         return slots * self.sizes.width + indexes
 
@@ -55,8 +55,8 @@ class SlotState:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A step of S rows with T tokens, row after row, on the model's device. A row of padding has length 0, and its token
-    position -1.
+    """A step of S rows with T tokens, row after row, on the model's device. A row of padding has length 0; a token of
+    padding has position -1, and may stand behind those of all rows.
     """
 
     slots: torch.Tensor
@@ -68,7 +68,7 @@ class Inputs:
     rows: torch.Tensor
     """Which row each token belongs to ``[T]``, int64."""
     query_starts: torch.Tensor
-    """Where each row's tokens start, and T ``[S + 1]``, int32."""
+    """Where each row's tokens start, and where the last one's end ``[S + 1]``, int32."""
     lengths: torch.Tensor
     """Tokens of each sequence, those of this step included ``[S]``, int32."""
     rope_lengths: torch.Tensor
@@ -79,43 +79,76 @@ class Inputs:
     """Tokens of the row with most."""
 
 
-def padded(step: Step, rows: int, slot: int) -> Step:
-    """The step with so many rows of padding behind its own, each of one token at position -1."""
-    if not rows:
-        return step
+@dataclass(frozen=True, slots=True)
+class InputArrays:
+    """What ``Inputs`` has, as arrays of int64 on the host."""
 
-    def more(array: NDArray[np.int64], value: int) -> NDArray[np.int64]:
-        return np.concatenate((array, np.full(rows, value, dtype=np.int64)))
+    slots: Ints
+    ids: Ints
+    positions: Ints
+    rows: Ints
+    query_starts: Ints
+    lengths: Ints
+    rope_lengths: Ints
+    width: int
+    max_query: int
 
-    return Step(
-        number=step.number,
-        slots=more(step.slots, slot),
-        starts=more(step.starts, -1),
-        counts=more(step.counts, 1),
-        ids=more(step.ids, 0),
-        rope_lengths=more(step.rope_lengths, 1),
-        changes=step.changes,
-        sampling=step.sampling,
-    )
+    @classmethod
+    def of(cls, step: Step, tokens_per_block: int) -> "InputArrays":
+        """A step's."""
+        before = np.cumsum(step.counts) - step.counts
+        lengths = step.starts + step.counts
+        rows = np.repeat(np.arange(len(step.counts), dtype=np.int64), step.counts)
+        return cls(
+            slots=step.slots,
+            ids=step.ids,
+            positions=np.arange(len(step.ids), dtype=np.int64) + (step.starts - before)[rows],
+            rows=rows,
+            query_starts=np.append(before, len(step.ids)),
+            lengths=lengths,
+            rope_lengths=step.rope_lengths,
+            width=max(-(-int(lengths.max()) // tokens_per_block), 1),
+            max_query=int(step.counts.max()),
+        )
+
+    def padded(self, rows: int, tokens: int, slot: int) -> "InputArrays":
+        """The same with padding up to so many rows and tokens: rows of one token each, where all others are, too; or else
+        rows without tokens, and tokens of no row, which nothing is computed for that counts.
+        """
+        more_rows, more = rows - len(self.slots), tokens - len(self.ids)
+        if not (more_rows or more):
+            return self
+        each = 1 if self.max_query == 1 and more_rows == more else 0
+        end = len(self.ids)
+        return InputArrays(
+            slots=_longer(self.slots, more_rows, slot),
+            ids=_longer(self.ids, more, 0),
+            positions=_longer(self.positions, more, -1),
+            rows=np.append(self.rows, len(self.slots) + np.arange(more) if each else np.zeros(more, dtype=np.int64)),
+            query_starts=np.append(self.query_starts, end + each * np.arange(1, more_rows + 1)),
+            lengths=_longer(self.lengths, more_rows, 0),
+            rope_lengths=_longer(self.rope_lengths, more_rows, 1),
+            width=self.width,
+            max_query=self.max_query,
+        )
+
+    def put(self, put: Put) -> Inputs:
+        """Bring them to the device."""
+        return Inputs(
+            slots=put(self.slots),
+            ids=put(self.ids),
+            positions=put(self.positions),
+            rows=put(self.rows),
+            query_starts=put(self.query_starts.astype(np.int32)),
+            lengths=put(self.lengths.astype(np.int32)),
+            rope_lengths=put(self.rope_lengths.astype(np.int32)),
+            width=self.width,
+            max_query=self.max_query,
+        )
 
 
-def inputs_of(step: Step, tokens_per_block: int, put: Put) -> Inputs:
-    """Bring a step to the device."""
-    before = np.cumsum(step.counts) - step.counts
-    lengths = step.starts + step.counts
-    rows = np.repeat(np.arange(len(step.counts), dtype=np.int64), step.counts)
-    positions = np.arange(len(step.ids), dtype=np.int64) + (step.starts - before)[rows]
-    return Inputs(
-        slots=put(step.slots),
-        ids=put(step.ids),
-        positions=put(positions),
-        rows=put(rows),
-        query_starts=put(np.append(before, len(step.ids)).astype(np.int32)),
-        lengths=put(lengths.astype(np.int32)),
-        rope_lengths=put(step.rope_lengths.astype(np.int32)),
-        width=max(-(-int(lengths.max()) // tokens_per_block), 1),
-        max_query=int(step.counts.max()),
-    )
+def _longer(array: Ints, count: int, value: int) -> Ints:
+    return np.append(array, np.full(count, value, dtype=np.int64))
 
 
 def forward(model: PagedModel, inputs: Inputs, state: SlotState, pool: torch.Tensor) -> torch.Tensor:

@@ -10,12 +10,12 @@ import torch
 from executor.engine.choice import Choosing, Chosen, choose, choosing_of
 from executor.engine.device import NewsCallback
 from executor.engine.gpu.copies import BlockCopies
-from executor.engine.gpu.graphs import LEAST_ROWS, DecodeGraphs
+from executor.engine.gpu.graphs import LEAST_ROWS, StepGraphs
 from executor.engine.gpu.lanes import Lane, Launched, Outcomes
 from executor.engine.gpu.runtime import Runtime
 from executor.engine.gpu.staging import Bundle, Staging
 from executor.engine.memory import PoolMemory, pool_view
-from executor.engine.model_inputs import Inputs, SlotState, Tables, forward, inputs_of, padded
+from executor.engine.model_inputs import InputArrays, Inputs, SlotState, Tables, forward
 from executor.engine.step import Copy, Done, Step
 from executor.models.model import PagedModel
 
@@ -51,8 +51,8 @@ class CudaDevice:
 
     Steps and copy-on-write go on one stream, in order; a thread waits for their ends. A step is one copy of its arrays to the
     GPU, the changes to the tables, the model, the choice of tokens, and one copy of the ids back. Ids that were sampled stay
-    on the GPU as well, as the inputs of the step behind. A step of one token a row is replayed as it was recorded by
-    ``executor.engine.gpu.warmup``; others are launched kernel by kernel.
+    on the GPU as well, as the inputs of the step behind. Decode steps, and others up to some size, are replayed as they were
+    recorded by ``executor.engine.gpu.warmup``; the rest are launched kernel by kernel.
 
     Owns its streams and threads, tables and staging memory; what it is called by is one thread. The pool's memory is the
     manager's and mapped: blocks are written as steps and copies say, and by nothing else.
@@ -78,7 +78,7 @@ class CudaDevice:
         self._pool = pool_view(memory, model, tables.tokens_per_block)
         outward = extent.rows * ROW_BYTES + extent.tokens * TOKEN_BYTES + SPARE_BYTES
         self.staging = Staging(runtime, outward, extent.rows * RESULT_BYTES + SPARE_BYTES)
-        self.graphs = DecodeGraphs(runtime, self.state, extent.rows)
+        self.graphs = StepGraphs(runtime, self.state, extent.rows, extent.tokens)
         # What was made so far, the model's weights too, was put on other streams.
         runtime.settle()
         self._failed = False
@@ -191,15 +191,14 @@ class CudaDevice:
     def _prepare(self, step: Step, bundle: Bundle) -> _Prepared:
         """Put a step's arrays into a bundle."""
         choosing = choosing_of(step, bundle.put, LEAST_ROWS)
-        size = self.state.sizes.tokens_per_block
-        if len(step.ids) == len(step.slots):
-            width = -(-(int(step.starts.max()) + 1) // size)
-            graph = self.graphs.find(len(step.slots), width)
-            if graph is not None:
-                fed = bundle.put(self.graphs.array(graph, step))
-                return _Prepared(lambda: self.graphs.replay(graph, fed), choosing)
-        whole = padded(step, max(LEAST_ROWS - len(step.ids), 0), self.state.padding)
-        inputs = inputs_of(whole, size, bundle.put)
+        arrays = InputArrays.of(step, self.state.sizes.tokens_per_block)
+        shape = self.graphs.find(arrays)
+        if shape is not None:
+            fed = bundle.put(self.graphs.array(shape, arrays))
+            return _Prepared(lambda: self.graphs.replay(shape, fed), choosing)
+        more = max(LEAST_ROWS - len(arrays.ids), 0)
+        rows = len(arrays.slots) + (more if arrays.max_query == 1 else 0)
+        inputs = arrays.padded(rows, len(arrays.ids) + more, self.state.padding).put(bundle.put)
         return _Prepared(lambda: self.forward(inputs), choosing)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:

@@ -12,7 +12,7 @@ import torch
 from executor.engine.choice import choose, choosing_of
 from executor.engine.gpu.device import CudaDevice
 from executor.engine.gpu.graphs import LEAST_ROWS
-from executor.engine.model_inputs import inputs_of
+from executor.engine.model_inputs import InputArrays
 from executor.engine.step import Ints, Sampling, Step, TableChanges
 from kernels.copies import copy_checked_blocks
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 def warm_up(device: CudaDevice) -> None:
-    """Compile every kernel, load every matrix product's, and record decode steps of all sizes, the largest first."""
+    """Compile every kernel, load every matrix product's, and record steps of all sizes, the largest first."""
     began = time.perf_counter()
     with torch.inference_mode(), device.runtime.on(device.stream):
         for tokens in _chunk_sizes(device.extent.tokens):
@@ -28,8 +28,7 @@ def warm_up(device: CudaDevice) -> None:
             _run(device, _padding(device, tokens, min(tokens // 2, device.extent.rows)))
         _change_and_copy(device)
         compiled = time.perf_counter()
-        if device.model.recordable:
-            _record(device)
+        _record(device)
     device.runtime.settle()
     log.info(
         "warmed up",
@@ -45,22 +44,29 @@ def try_largest(device: CudaDevice) -> None:
     """
     with torch.inference_mode(), device.runtime.on(device.stream):
         _run(device, _padding(device, device.extent.tokens, device.extent.rows))
+        wanted = device.graphs.wanted
+        largest = wanted[0], next(shape for shape in wanted if shape.is_decode)
+        for shape in largest:
+            device.graphs.try_out(shape, device.forward)
         if device.model.recordable:
-            rows, width = device.graphs.wanted[0]
-            device.graphs.try_out(rows, width, device.forward)
-            device.graphs.record(device.stream, rows, width, device.forward)
+            for shape in largest:
+                device.graphs.record(device.stream, shape, device.forward)
     device.runtime.settle()
 
 
 def _record(device: CudaDevice) -> None:
+    """Do each kind of step once, and then record it: what a matrix product loads depends on the tokens, and nothing can be
+    loaded while recording.
+    """
     tried = set()
-    for rows, width in device.graphs.wanted:
-        if rows not in tried:
-            # Which matrix product's kernel is loaded depends on the rows, and nothing can be loaded while recording.
-            tried.add(rows)
-            device.graphs.try_out(rows, width, device.forward)
-            _run(device, _padding(device, rows, min(rows, device.extent.rows)))
-        device.graphs.record(device.stream, rows, width, device.forward)
+    for shape in device.graphs.wanted:
+        if (shape.tokens, shape.is_decode) not in tried:
+            tried.add((shape.tokens, shape.is_decode))
+            device.graphs.try_out(shape, device.forward)
+            if shape.is_decode:
+                _run(device, _padding(device, shape.tokens, min(shape.rows, device.extent.rows)))
+        if device.model.recordable:
+            device.graphs.record(device.stream, shape, device.forward)
 
 
 def _chunk_sizes(most: int) -> list[int]:
@@ -105,7 +111,7 @@ def _padding(device: CudaDevice, tokens: int, rows: int) -> Step:
 def _run(device: CudaDevice, step: Step) -> None:
     """Do a step kernel by kernel, with the choice of tokens. Waits for it."""
     with device.staging.used_now() as bundle:
-        inputs = inputs_of(step, device.state.sizes.tokens_per_block, bundle.put)
+        inputs = InputArrays.of(step, device.state.sizes.tokens_per_block).put(bundle.put)
         choosing = choosing_of(step, bundle.put, LEAST_ROWS)
         bundle.send()
         hidden = device.forward(inputs)

@@ -10,6 +10,7 @@ import torch
 
 from executor.engine.assembly import Row, assemble
 from executor.engine.device import DeviceLost
+from executor.engine.gpu import graphs
 from executor.engine.gpu.device import Extent
 from executor.engine.gpu.staging import BUNDLES
 from executor.engine.gpu.warmup import try_largest, warm_up
@@ -60,7 +61,8 @@ def test_a_warm_device_has_recorded_every_size_the_largest_first_and_left_the_po
     before = runner.memory.blocks.clone()
     warm_up(runner.device)
     wanted = runner.device.graphs.wanted
-    assert wanted == [(16, BLOCKS), (8, BLOCKS)]
+    assert [shape.tokens for shape in wanted] == [64, 48, 32, 16, 16, 8]
+    assert [shape.is_decode for shape in wanted] == [False] * 4 + [True] * 2
     assert len(runner.runtime.recorded) == len(runner.device.graphs) == len(wanted)
     assert torch.equal(runner.memory.blocks, before)
 
@@ -71,24 +73,35 @@ def test_trying_the_largest_step_leaves_the_pool_alone(runner: Runner) -> None:
     assert torch.equal(runner.memory.blocks, before)
 
 
-def test_decode_steps_are_replayed_and_others_launched(model: PagedModel, runner: Runner) -> None:
+def test_steps_are_replayed_as_far_as_there_is_a_recorded_one_with_room(
+    model: PagedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "MOST_TOKENS", 32)
+    runner = Runner(model)
     warm_up(runner.device)
-    prompts = [random_ids(17 + slot, slot) for slot in range(9)]
+    prompts = [random_ids(25 + slot, slot) for slot in range(9)]
     sequences = [runner.sequence(slot, prompt) for slot, prompt in enumerate(prompts)]
-    for sequence in sequences:
+    for sequence in sequences[:4]:
         runner.launch((sequence, len(sequence.tokens)))
-    assert runner.runtime.replayed == 0
+    assert runner.runtime.replayed == 4
+    # A chunk of 28, and 4 single tokens beside it; then one that makes 33.
+    runner.launch(*[(sequence, 1) for sequence in sequences[:4]], (sequences[4], 28))
+    assert runner.runtime.replayed == 5
+    runner.launch(*[(sequence, 1) for sequence in sequences[:4]], (sequences[4], 1), (sequences[5], 28))
+    assert runner.runtime.replayed == 5
+    for sequence in sequences[5:]:
+        runner.launch((sequence, len(sequence.tokens) - sequence.launched))
     for count in (9, 3, 1, 8):
-        for _ in range(2):
-            runner.launch(*[(sequence, 1) for sequence in sequences[:count]])
-    assert runner.runtime.replayed == 8
-    outputs: list[list[int]] = [done.ids.tolist() for done in runner.wait()[:9]]
-    for done in runner.done[9:]:
-        for slot, id_ in enumerate(done.ids.tolist()):
+        runner.launch(*[(sequence, 1) for sequence in sequences[:count]])
+    outputs: list[list[int]] = [[] for _ in prompts]
+    rows = [[0], [1], [2], [3], range(4), range(5), [5], [6], [7], [8], range(9), range(3), [0], range(8)]
+    for done, slots in zip(runner.wait(), rows, strict=True):
+        assert not done.error
+        for slot, id_ in zip(slots, done.ids.tolist(), strict=True):
             outputs[slot].append(id_)
-    assert [len(output) for output in outputs] == [9, 7, 7, 5, 5, 5, 5, 5, 3]
     for prompt, output in zip(prompts, outputs, strict=True):
         assert output == generate(model, [prompt], len(output))[0]
+    runner.close()
 
 
 def test_recorded_steps_give_the_ids_of_steps_that_are_launched(model: PagedModel) -> None:
@@ -99,7 +112,7 @@ def test_recorded_steps_give_the_ids_of_steps_that_are_launched(model: PagedMode
             warm_up(runner.device)
         sequences = [runner.sequence(slot, random_ids(slot + 2, slot)) for slot in range(ROWS)]
         outputs.append(runner.outputs(sequences, 20))
-        assert runner.runtime.replayed == (20 if warm else 0)
+        assert runner.runtime.replayed == (20 + ROWS if warm else 0)
         runner.device.close()
     assert outputs[0] == outputs[1]
 

@@ -8,14 +8,14 @@ import torch
 from numpy.typing import NDArray
 
 from executor.engine.gpu.compilations import Compilations
-from executor.engine.gpu.graphs import LEAST_ROWS, row_counts, table_widths
+from executor.engine.gpu.graphs import LEAST_ROWS, counts_up_to, table_widths
 from executor.engine.gpu.staging import Staging
 from tests.unit.engine.gpu_stand_in import StandInRuntime
 
 
 @pytest.mark.parametrize("most", [1, 8, 9, 64, 100, 256, 1000])
-def test_no_step_is_filled_up_by_more_than_an_eighth_from_64_rows_on(most: int) -> None:
-    counts = row_counts(most)
+def test_no_step_is_filled_up_by_8_rows_or_an_eighth(most: int) -> None:
+    counts = counts_up_to(most, LEAST_ROWS)
     assert counts == sorted(set(counts))
     assert counts[-1] - most in range(LEAST_ROWS)
     assert not any(count % LEAST_ROWS for count in counts)
