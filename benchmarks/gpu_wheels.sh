@@ -5,13 +5,13 @@
 #     benchmarks/gpu_wheels.sh --install FOLDER    there: install them into FOLDER, from .wheels/ alone
 #
 # Taken to be there: torch, triton, transformers, safetensors, tokenizers, numpy, cupy and cuda-bindings, grpcio 1.84,
-# protobuf, typer, rich, prometheus-client, jinja2, uvloop. The companions of grpcio are of its own version.
+# typer, rich, prometheus-client, jinja2, uvloop. The companions of grpcio are of its own version, and want a protobuf as new.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 wheels=.wheels
 companions=(grpcio-channelz grpcio-health-checking grpcio-reflection grpcio-status)
-others=(annotated-types googleapis-common-protos pydantic pydantic-core pydantic-settings python-dotenv structlog typing-inspection)
+others=(annotated-types googleapis-common-protos pydantic pydantic-core pydantic-settings protobuf python-dotenv structlog typing-inspection)
 
 if [[ ${1-} == --install ]]; then
     python3 -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$2" "$wheels"/*.whl

@@ -78,11 +78,11 @@ def settings_of(requests: Sequence[Request]) -> dict[str, Any]:
 @torch.inference_mode()
 def run_generate(model: Any, requests: Sequence[Request], batch: int, progress: Progress) -> Baseline:
     """Fixed batches of so many requests, in their order; each lasts as long as its longest output."""
-    settings = GenerationConfig(**settings_of(requests), eos_token_id=None, pad_token_id=PADDING)
-    _generate(model, requests[:1], settings, 2)
+    chosen = settings_of(requests)
+    _generate(model, requests[:1], chosen, 2)
     began, ended, tokens = time.perf_counter(), 0, 0
     for part in _batched(requests, batch):
-        _generate(model, part, settings, max(one.max_tokens for one in part))
+        _generate(model, part, chosen, max(one.max_tokens for one in part))
         ended, tokens = ended + len(part), tokens + sum(one.max_tokens for one in part)
         progress(ended, tokens)
     return _baseline(requests, time.perf_counter() - began)
@@ -134,8 +134,10 @@ def _follow(manager: Any, requests: Sequence[Request], progress: Progress) -> No
         progress(ended, tokens)
 
 
-def _generate(model: Any, requests: Sequence[Request], settings: GenerationConfig, tokens: int) -> None:
+def _generate(model: Any, requests: Sequence[Request], chosen: dict[str, Any], tokens: int) -> None:
     """One batch, until its ids are back on the host."""
+    lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens}
+    settings = GenerationConfig(**chosen, **lengths, eos_token_id=None, pad_token_id=PADDING)
     width = max(one.prompt_tokens for one in requests)
     ids = torch.full((len(requests), width), PADDING)
     mask = torch.zeros_like(ids)
@@ -143,7 +145,7 @@ def _generate(model: Any, requests: Sequence[Request], settings: GenerationConfi
         ids[row, width - one.prompt_tokens :] = torch.tensor(one.parameters["ids"])
         mask[row, width - one.prompt_tokens :] = 1
     given = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-    out = model.generate(**given, generation_config=settings, max_new_tokens=tokens, min_new_tokens=tokens).cpu()
+    out = model.generate(**given, generation_config=settings).cpu()
     if out.shape[1] != width + tokens:
         raise WorkloadError(f"generate made {out.shape[1] - width} tokens of {tokens}")
 
