@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 wheels=.wheels
 companions=(grpcio-channelz grpcio-health-checking grpcio-reflection grpcio-status)
-others=(annotated-types googleapis-common-protos pydantic pydantic-core pydantic-settings protobuf python-dotenv structlog typing-inspection)
+others=(annotated-types googleapis-common-protos pydantic pydantic-core pydantic-settings protobuf python-dotenv structlog typing-extensions typing-inspection)
 
 if [[ ${1-} == --install ]]; then
     python3 -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$2" "$wheels"/*.whl
