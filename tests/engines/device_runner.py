@@ -1,5 +1,7 @@
 """A GPU's device over a pool of its own, without a manager, and sequences whose steps it is given."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -59,9 +61,10 @@ class DeviceRunner:
     def _hear(self) -> None:
         self.news += 1
 
-    def sequence(self, slot: int, prompt: list[int], max_tokens: int = 30) -> Sequence:
+    def sequence(self, slot: int, prompt: list[int], **parameters: Any) -> Sequence:
         """A sequence with all the blocks that it needs."""
-        kept = request_pb2.Request(parameters=request_pb2.Parameters(max_tokens=max_tokens, top_p=1.0))
+        values = {"max_tokens": 30, "top_p": 1.0} | parameters
+        kept = request_pb2.Request(parameters=request_pb2.Parameters(**values))
         asked = Request(bytes(16), np.array(prompt, dtype=np.int32), kept)
         made = Sequence(asked, 1 << 20 | slot, list(prompt))
         blocks = [self.free.pop() for _ in range(-(-made.limit // BLOCK))]

@@ -25,7 +25,7 @@ from tests.models.checkpoints import VOCABULARY, configuration, random_ids, refe
 
 SEQUENCES, LENGTH, STEPS = 64, 900, 24
 TABLES = Tables(slots=128, width=4096, tokens_per_block=16)
-EXTENT = Extent(rows=SEQUENCES, tokens=1024)
+EXTENT = Extent(rows=SEQUENCES, tokens=2048)
 ALLOWANCE = 1e-3
 """By how much a chosen id's logit may be below the best: two correct computations in float32 differ by less."""
 
@@ -96,22 +96,22 @@ def test_recorded_steps_give_the_ids_of_steps_launched_kernel_by_kernel(
 
 
 def test_serving_waits_for_nothing_and_compiles_nothing(warm: DeviceRunner, compilations: Compilations) -> None:
-    sequences = sequences_of(warm, prompts(40))
+    warm.free = list(range(1, TABLES.width))
+    parameters = {"max_tokens": 200, "min_tokens": 200, "end_ids": [7, 11], "temperature": 0.7, "top_k": 50}
+    sequences = [warm.sequence(slot, prompt, **parameters) for slot, prompt in enumerate(prompts(40))]
     counts, steps = compilations.counts.copy(), 0
     torch.cuda.set_sync_debug_mode("error")
     try:
-        # Prompts in chunks beside those that decode; then tables of several widths, all numbers of rows, and copies.
+        # Prompts in chunks beside those that decode, in steps of all sizes; then all numbers of rows, and copies.
         while any(one.launched < one.prompt for one in sequences):
-            parts = [
-                (one, min(100, max(one.prompt - one.launched, 1))) for one in sequences if one.limit > one.launched
-            ]
-            warm.launch(*parts[: EXTENT.tokens // 100])
+            parts = [(one, min(100, max(one.prompt - one.launched, 1))) for one in sequences]
+            warm.launch(*parts[: (20, 9, 3)[steps % 3]])
             steps += 1
             if steps % 4 == 0:
                 warm.wait()
             sequences = sequences[1:] + sequences[:1]
         for count in range(1, 41, 3):
-            warm.launch(*[(one, 1) for one in sequences[:count] if one.launched < one.limit])
+            warm.launch(*[(one, 1) for one in sequences[:count]])
             warm.wait()
         spare = warm.free[0]
         warm.device.copy([Copy(1, sequences[0].table[0], spare), Copy(2, spare + 1, 3, destination_on_host=True)])
