@@ -18,6 +18,7 @@ from blockmgr.service.errors import ChangedMeanwhile
 from blockmgr.service.manager import Manager
 from blockmgr.service.members import Member
 from blockmgr.service.pools import ManagedPool
+from blockmgr.service.writing import write
 from pagehold.blockmgr.v1 import session_pb2, turn_pb2
 
 log = structlog.get_logger()
@@ -104,7 +105,7 @@ class Session:
         revoked = session_pb2.Revoked(epoch=self._member.epoch, detail=str(self._why))
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
-                await self._context.write(session_pb2.SessionResponse(revoked=revoked).SerializeToString())
+                await write(self._context, session_pb2.SessionResponse(revoked=revoked).SerializeToString())
         except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError) as error:
             log.info("session ended without a word", error=str(error))
 
@@ -154,4 +155,4 @@ class Session:
 
     async def _write(self, data: bytes) -> None:
         async with self._writing:
-            await self._context.write(data)
+            await write(self._context, data)

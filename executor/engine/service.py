@@ -13,6 +13,7 @@ import structlog
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.service.errors import KINDS, NotServing
 from blockmgr.service.statuses import StatusTable
+from blockmgr.service.writing import write
 from executor.engine import news as told
 from executor.engine.engine import Engine
 from executor.engine.orders import Cancel, Follow, Order, Question, Start
@@ -109,7 +110,7 @@ class EngineServicer(engine_service_pb2_grpc.EngineServiceServicer):
             if now >= load_due:
                 stream.load, load_due = engine.load, now + LOAD_SECONDS
             if stream.due.is_set() or stream.load is not None:
-                await context.write(stream.message(now))
+                await write(context, stream.message(now))
                 continue
             self._serving()
             waiting = asyncio.ensure_future(stream.due.wait())

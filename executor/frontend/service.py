@@ -10,6 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from blockmgr.service.contract import add_service
+from blockmgr.service.writing import write
 from executor.frontend import attachment, requests, tokens, validation
 from executor.frontend.batch import generate_batch
 from executor.frontend.door import Door
@@ -60,7 +61,7 @@ class InferenceServicer:
             request = await self._read(received)
             async with aclosing(generate_batch(self._door, request, place, received.is_large)) as responses:
                 async for response in responses:
-                    await context.write(response)
+                    await write(context, response)
 
     async def Attach(self, request: generation_pb2.AttachRequest, context: Context) -> None:
         """Stream a request that exists."""
@@ -112,7 +113,7 @@ class InferenceServicer:
             return await tokens.render_prompt(self._door, await self._read(received))
 
     async def _read(self, received: Received) -> Any:
-        return await self._door.models.off_loop_if(received.is_large, received.read)
+        return await self._door.threads.run_if(received.is_large, received.read)
 
     # -- the server --------------------------------------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ async def _send(context: Context, events: AsyncGenerator[Event, None], response:
     """Write events until they end. However the call ends, they are closed at once, and with them the generation."""
     async with aclosing(events):
         async for event in events:
-            await context.write(response(event=event))
+            await write(context, response(event=event))
 
 
 def add_to_server(servicer: InferenceServicer, server: grpc.aio.Server) -> None:

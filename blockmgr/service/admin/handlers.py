@@ -13,6 +13,7 @@ from blockmgr.service.contract import readable
 from blockmgr.service.errors import NotServing, TooManyCalls, abort, guarded, guarded_stream
 from blockmgr.service.manager import Manager
 from blockmgr.service.pools import ManagedPool
+from blockmgr.service.writing import write
 from pagehold.common.v1.version_pb2 import StateVersion
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -66,7 +67,7 @@ class Handlers:
         try:
             async with aclosing(guarded_stream(context, self.limited(request, answers))) as passed:
                 async for answer in passed:
-                    await context.write(answer)
+                    await write(context, answer)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
