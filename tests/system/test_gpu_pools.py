@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,41 @@ SMALL, LARGE = 5, 16
 KINDS = ("cuda", "cuda-ipc")
 
 
-@pytest.fixture(autouse=True)
-def machine(tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the GPUs' files lie."""
+    return tmp_path_factory.mktemp("gpus")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_machine(folder: Path) -> Iterator[None]:
     """A machine of two GPUs."""
-    with fake_gpus(tmp_path, (FIRST, SECOND), total=64 * GRANULE) as patch:
+    with fake_gpus(folder, (FIRST, SECOND), total=64 * GRANULE):
+        yield
+
+
+@pytest.fixture
+def machine() -> Iterator[pytest.MonkeyPatch]:
+    """The machine, for what a test changes of it."""
+    with pytest.MonkeyPatch.context() as patch:
         yield patch
+        forget_driver(patch)
+
+
+@pytest.fixture(scope="module")
+def world(whole_machine: None) -> Iterator[World]:
+    """One keeper and one manager for every test that brings pools of its own."""
+    with running(max_pools=64) as world:
+        yield world
+
+
+_numbers = count(1)
 
 
 def pool(kind: str = "cuda", gpu_uuid: str = FIRST, **geometry: int) -> pool_pb2.PoolSpec:
-    """Large blocks, few of them, so that they cross the pieces that memory comes in."""
+    """Large blocks, few of them, so that they cross the pieces that memory comes in. A new pool each time."""
     sizes = {"block_bytes": BLOCK_BYTES, "device_blocks": SMALL, "host_blocks": 4, "max_sequences": 8}
-    return spec(geometry=sizes | geometry, gpu_uuid=gpu_uuid, arena=kind)
+    return spec(geometry=sizes | geometry, gpu_uuid=gpu_uuid, arena=kind, name=f"pool-{next(_numbers)}")
 
 
 def memory(executor: HandDriven) -> GpuMapping:
@@ -60,27 +85,28 @@ def block_holds(executor: HandDriven, block: int, value: int) -> bool:
     return bool((mapping.tensor()[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES] == value).all())
 
 
-def resize(world: World, blocks: int) -> None:
-    world.admin.Resize(admin_pool_pb2.ResizeRequest(device_blocks=blocks), timeout=10)
+def resize(world: World, proposed: pool_pb2.PoolSpec, blocks: int) -> None:
+    world.admin.Resize(admin_pool_pb2.ResizeRequest(pool=proposed.name, device_blocks=blocks), timeout=30)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_executors_share_a_pool_that_the_first_has_found_all_zero(kind: str, tmp_path: Path) -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool(kind)) as first:
-        assert world.manager_pid() not in contexts(tmp_path), "no fault of a GPU can take the manager down"
+def test_executors_share_a_pool_that_the_first_has_found_all_zero(world: World, kind: str, folder: Path) -> None:
+    proposed = pool(kind)
+    with HandDriven(world.runtime_dir, "a", proposed) as first:
+        assert world.manager_pid() not in contexts(folder), "no fault of a GPU can take the manager down"
         assert first.registration.response.created
         assert block_holds(first, 0, 0)
         assert memory(first).read(0, memory(first).size) == bytes(memory(first).size)
         write_block(first, 2, 7)
-        with HandDriven(world.runtime_dir, "b", pool(kind)) as second:
+        with HandDriven(world.runtime_dir, "b", proposed) as second:
             assert not second.registration.response.zero_memory
             assert block_holds(second, 2, 7)
             assert block_holds(second, 0, 0)
             assert second.registration.mapping.tensor() is second.registration.mapping.tensor()
 
 
-def test_blocks_on_a_gpu_are_no_arrays_but_those_of_the_host_tier_are() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool()) as executor:
+def test_blocks_on_a_gpu_are_no_arrays_but_those_of_the_host_tier_are(world: World) -> None:
+    with HandDriven(world.runtime_dir, "a", pool()) as executor:
         mapping = executor.registration.mapping
         with pytest.raises(ArenaError, match="lies on a GPU"):
             mapping.block(1)
@@ -91,8 +117,9 @@ def test_blocks_on_a_gpu_are_no_arrays_but_those_of_the_host_tier_are() -> None:
         assert mapping.host_tensor(pinned=True).data_ptr() == pinned.data_ptr()
 
 
-def test_contents_and_executor_outlive_the_manager_and_its_successor_needs_no_gpu_to_take_up() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool()) as executor:
+def test_contents_and_executor_outlive_the_manager_and_its_successor_needs_no_gpu_to_take_up(world: World) -> None:
+    proposed = pool()
+    with HandDriven(world.runtime_dir, "a", proposed) as executor:
         handle = executor.admit(8).handle
         write_block(executor, 3, 9)
         address = memory(executor).address
@@ -102,30 +129,31 @@ def test_contents_and_executor_outlive_the_manager_and_its_successor_needs_no_gp
             assert executor.compute(handle, 4).number
             assert block_holds(executor, 3, 9)
         assert memory(executor).address == address
-        with HandDriven(world.runtime_dir, "b", pool()) as second:
+        with HandDriven(world.runtime_dir, "b", proposed) as second:
             assert block_holds(second, 3, 9)
-        assert world.violated_invariants() == []
+        assert world.violated_invariants(proposed.name) == []
 
 
 def test_contents_outlive_keeper_and_manager_with_the_executor_that_gives_them_back() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool()) as executor:
+    proposed = pool()
+    with running() as world, HandDriven(world.runtime_dir, "a", proposed) as executor:
         write_block(executor, 1, 5)
         world.keeper.kill()
         world.keeper.wait(10)
         manager = world.kill_manager()
         world.start_keeper()
         world.await_manager(other_than=manager)
-        with HandDriven(world.runtime_dir, "b", pool()) as second:
+        with HandDriven(world.runtime_dir, "b", proposed) as second:
             assert block_holds(second, 1, 5)
 
 
-def test_a_pool_grows_behind_addresses_that_stay_and_keeps_its_extents_over_restarts() -> None:
+def test_a_pool_grows_behind_addresses_that_stay_and_keeps_its_extents_over_restarts(world: World) -> None:
     proposed = pool(max_device_blocks=LARGE)
-    with running() as world, HandDriven(world.runtime_dir, "a", proposed) as first:
+    with HandDriven(world.runtime_dir, "a", proposed) as first:
         view, address = first.registration.mapping.tensor(), memory(first).address
         assert view.numel() == memory(first).reserve == LARGE * BLOCK_BYTES
-        resize(world, 9)
-        resize(world, LARGE)
+        resize(world, proposed, 9)
+        resize(world, proposed, LARGE)
         write_block(first, LARGE - 1, 4)
         assert bool((view[(LARGE - 1) * BLOCK_BYTES :] == 4).all()), "what was made before sees it too"
         assert memory(first).address == address
@@ -135,87 +163,90 @@ def test_a_pool_grows_behind_addresses_that_stay_and_keeps_its_extents_over_rest
             assert block_holds(second, LARGE - 1, 4)
 
 
-def test_a_pool_that_has_shrunk_gives_memory_back_once_no_executor_maps_it() -> None:
+def test_a_pool_that_has_shrunk_gives_memory_back_once_no_executor_maps_it(world: World) -> None:
     proposed = pool(max_device_blocks=LARGE)
-    with running() as world:
-        with HandDriven(world.runtime_dir, "a", proposed) as executor:
-            resize(world, LARGE)
-            write_block(executor, LARGE - 1, 4)
-            resize(world, SMALL)
-            assert block_holds(executor, LARGE - 1, 4), "it is mapped, and would be grown into again"
-        wait_until(lambda: bytes_of_pool(world) < 4 * GRANULE, "it is given back")
-        resize(world, LARGE)
-        manager = world.kill_manager()
-        world.await_manager(other_than=manager)
-        with HandDriven(world.runtime_dir, "b", proposed) as executor:
-            write_block(executor, LARGE - 1, 6)
-            assert block_holds(executor, LARGE - 1, 6)
+    with HandDriven(world.runtime_dir, "a", proposed) as executor:
+        small = bytes_held(world)
+        resize(world, proposed, LARGE)
+        write_block(executor, LARGE - 1, 4)
+        resize(world, proposed, SMALL)
+        assert block_holds(executor, LARGE - 1, 4), "it is mapped, and would be grown into again"
+    wait_until(lambda: bytes_held(world) < small + GRANULE, "it is given back")
+    resize(world, proposed, LARGE)
+    manager = world.kill_manager()
+    world.await_manager(other_than=manager)
+    with HandDriven(world.runtime_dir, "b", proposed) as executor:
+        write_block(executor, LARGE - 1, 6)
+        assert block_holds(executor, LARGE - 1, 6)
 
 
-def bytes_of_pool(world: World) -> int:
-    """Bytes of a GPU's memory that the manager holds descriptors of."""
+def bytes_held(world: World) -> int:
+    """Bytes of GPUs' memory that the manager holds descriptors of."""
     folder = Path(f"/proc/{world.manager_pid()}/fd")
     sizes = 0
     for entry in folder.iterdir():
         with suppress(FileNotFoundError):
             if "memfd:fake" in os.readlink(entry):
                 sizes += entry.stat().st_size
-    return sizes - GRANULE
+    return sizes
 
 
-def test_more_than_the_gpu_has_changes_nothing() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool(max_device_blocks=1000)) as executor:
+def test_more_than_the_gpu_has_changes_nothing(world: World) -> None:
+    proposed = pool(max_device_blocks=1000)
+    with HandDriven(world.runtime_dir, "a", proposed) as executor:
         with pytest.raises(grpc.RpcError, match=f"{FIRST} has no") as refused:
-            resize(world, 1000)
+            resize(world, proposed, 1000)
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        resize(world, SMALL + 3)
+        resize(world, proposed, SMALL + 3)
         write_block(executor, SMALL + 2, 1)
 
 
 # -- zeroing -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_executor_that_dies_before_it_has_zeroed_leaves_that_to_the_next(machine: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_dies_before_it_has_zeroed_leaves_that_to_the_next(
+    world: World, machine: pytest.MonkeyPatch
+) -> None:
     def die(mapping: PoolMapping, label: bytes) -> None:
         raise ArenaError("it dies here")
 
-    with running() as world:
-        with machine.context() as during:
-            during.setattr(PoolMapping, "make_ready", die)
-            with pytest.raises(ArenaError, match="it dies here"):
-                HandDriven(world.runtime_dir, "a", pool())
-        manager = world.kill_manager()
-        world.await_manager(other_than=manager)
-        with HandDriven(world.runtime_dir, "b", pool()) as second:
-            assert second.registration.response.zero_memory
-            assert not second.registration.response.created
-            assert memory(second).read(0, memory(second).size) == bytes(memory(second).size)
-            with HandDriven(world.runtime_dir, "c", pool()) as third:
-                assert not third.registration.response.zero_memory
+    proposed = pool()
+    with machine.context() as during:
+        during.setattr(PoolMapping, "make_ready", die)
+        with pytest.raises(ArenaError, match="it dies here"):
+            HandDriven(world.runtime_dir, "a", proposed)
+    manager = world.kill_manager()
+    world.await_manager(other_than=manager)
+    with HandDriven(world.runtime_dir, "b", proposed) as second:
+        assert second.registration.response.zero_memory
+        assert not second.registration.response.created
+        assert memory(second).read(0, memory(second).size) == bytes(memory(second).size)
+        with HandDriven(world.runtime_dir, "c", proposed) as third:
+            assert not third.registration.response.zero_memory
 
 
-def test_nobody_else_gets_in_while_the_memory_is_being_zeroed(machine: pytest.MonkeyPatch) -> None:
+def test_nobody_else_gets_in_while_the_memory_is_being_zeroed(world: World, machine: pytest.MonkeyPatch) -> None:
     refusals: list[str] = []
-    with running() as world:
-        make_ready = PoolMapping.make_ready
+    make_ready, proposed = PoolMapping.make_ready, pool()
 
-        def look_meanwhile(mapping: PoolMapping, label: bytes) -> None:
-            machine.setattr(PoolMapping, "make_ready", make_ready)
-            with pytest.raises(grpc.RpcError) as refused:
-                HandDriven(world.runtime_dir, "b", pool(), timeout=0.5)
-            refusals.append(str(refused.value.details()))
-            make_ready(mapping, label)
+    def look_meanwhile(mapping: PoolMapping, label: bytes) -> None:
+        machine.setattr(PoolMapping, "make_ready", make_ready)
+        with pytest.raises(grpc.RpcError) as refused:
+            HandDriven(world.runtime_dir, "b", proposed, timeout=0.5)
+        refusals.append(str(refused.value.details()))
+        make_ready(mapping, label)
 
-        machine.setattr(PoolMapping, "make_ready", look_meanwhile)
-        with HandDriven(world.runtime_dir, "a", pool()), HandDriven(world.runtime_dir, "b", pool()):
-            assert "executor 'a' is zeroing its memory" in refusals[0]
+    machine.setattr(PoolMapping, "make_ready", look_meanwhile)
+    with HandDriven(world.runtime_dir, "a", proposed), HandDriven(world.runtime_dir, "b", proposed):
+        assert "executor 'a' is zeroing its memory" in refusals[0]
 
 
-def test_memory_that_is_not_the_pools_is_found_out_at_attach(machine: pytest.MonkeyPatch) -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool()) as first:
+def test_memory_that_is_not_the_pools_is_found_out_at_attach(world: World) -> None:
+    proposed = pool()
+    with HandDriven(world.runtime_dir, "a", proposed) as first:
         memory(first).context.zero(memory(first).address - 64, 64)
         with pytest.raises(ArenaError, match="this is other memory, or begins elsewhere"):
-            HandDriven(world.runtime_dir, "b", pool())
+            HandDriven(world.runtime_dir, "b", proposed)
 
 
 # -- which GPU ---------------------------------------------------------------------------------------------------------
@@ -230,51 +261,53 @@ def test_a_pool_on_a_gpu_that_the_managers_environment_hides_is_reached_by_its_u
         machine.setenv("CUDA_VISIBLE_DEVICES", "1")
         forget_driver(machine)
         assert visible_gpus() == [SECOND]
-        with HandDriven(world.runtime_dir, "a", pool(kind, SECOND)) as executor:
+        proposed = pool(kind, SECOND)
+        with HandDriven(world.runtime_dir, "a", proposed) as executor:
             assert memory(executor).ordinal == 0
+            proposed.shards[0].gpu_uuid = FIRST
             with pytest.raises(grpc.RpcError) as refused:
-                HandDriven(world.runtime_dir, "b", pool(kind, FIRST))
+                HandDriven(world.runtime_dir, "b", proposed)
             assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
             assert reason_of(refused.value) == "ERROR_REASON_IDENTITY_MISMATCH"
             assert f"rank 0 on {SECOND}, the executor's is rank 0 on {FIRST}" in str(refused.value.details())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_gpu_that_this_machine_has_not_is_refused_with_those_it_has(kind: str) -> None:
+def test_a_gpu_that_this_machine_has_not_is_refused_with_those_it_has(world: World, kind: str) -> None:
     other = FIRST.replace("1", "9")
-    with running() as world, pytest.raises(grpc.RpcError) as refused:
+    with pytest.raises(grpc.RpcError) as refused:
         HandDriven(world.runtime_dir, "a", pool(kind, other))
     assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
     assert all(uuid in str(refused.value.details()) for uuid in (other, FIRST, SECOND))
 
 
-def test_an_executor_that_does_not_see_the_pools_gpu_says_so_with_both_uuids(machine: pytest.MonkeyPatch) -> None:
-    with running() as world:
-        machine.setenv("CUDA_VISIBLE_DEVICES", "0")
-        forget_driver(machine)
-        with pytest.raises(ArenaError, match=f"lies on {SECOND}, but this process can use only {FIRST}"):
-            HandDriven(world.runtime_dir, "a", pool("cuda", SECOND))
+def test_an_executor_that_does_not_see_the_pools_gpu_says_so_with_both_uuids(
+    world: World, machine: pytest.MonkeyPatch
+) -> None:
+    machine.setenv("CUDA_VISIBLE_DEVICES", "0")
+    forget_driver(machine)
+    with pytest.raises(ArenaError, match=f"lies on {SECOND}, but this process can use only {FIRST}"):
+        HandDriven(world.runtime_dir, "a", pool("cuda", SECOND))
 
 
 @pytest.mark.parametrize("shards", [(), ("GPU", "GPU")])
-def test_shards_that_no_memory_of_a_gpu_fits_are_refused(shards: tuple[str, ...]) -> None:
+def test_shards_that_no_memory_of_a_gpu_fits_are_refused(world: World, shards: tuple[str, ...]) -> None:
     proposed = pool()
     del proposed.shards[:]
     for rank, uuid in enumerate(shards):
         proposed.shards.add(rank=rank, gpu_uuid=uuid)
     proposed.identity.shape.ranks = max(1, len(shards))
-    with running() as world, pytest.raises(grpc.RpcError, match=r"lies on a GPU|pool of 2 shards"):
+    with pytest.raises(grpc.RpcError, match=r"lies on a GPU|pool of 2 shards"):
         HandDriven(world.runtime_dir, "a", proposed)
 
 
 # -- memory that goes with its maker -----------------------------------------------------------------------------------
 
 
-def holder_of(world: World) -> int:
-    """The manager's child."""
-    children = Path(f"/proc/{world.manager_pid()}/task").glob("*/children")
-    (child,) = " ".join(path.read_text() for path in children).split()
-    return int(child)
+def children(world: World) -> set[int]:
+    """The manager's child processes."""
+    tasks = Path(f"/proc/{world.manager_pid()}/task").glob("*/children")
+    return {int(pid) for path in tasks for pid in path.read_text().split()}
 
 
 def told(executor: HandDriven) -> str:
@@ -290,36 +323,39 @@ def told(executor: HandDriven) -> str:
     return str(wait_until(revoked, "it is told"))
 
 
-def test_the_end_of_the_process_that_holds_a_pool_ends_the_pool_and_executors_are_told_plainly() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool("cuda-ipc")) as executor:
+def test_the_end_of_the_process_that_holds_a_pool_ends_the_pool_and_executors_are_told_plainly(world: World) -> None:
+    proposed, others = pool("cuda-ipc"), children(world)
+    with HandDriven(world.runtime_dir, "a", proposed) as executor:
         executor.admit(8)
-        held = holder_of(world)
+        (held,) = children(world) - others
         os.kill(held, signal.SIGKILL)
         assert f"the memory of its pool is gone, with all that was in it: process {held}" in told(executor)
-        with HandDriven(world.runtime_dir, "a", pool("cuda-ipc")) as successor:
+        with HandDriven(world.runtime_dir, "a", proposed) as successor:
             assert successor.registration.response.created
             assert successor.registration.response.waiting_sequences == 0
             assert block_holds(successor, 0, 0)
             assert successor.epoch > executor.epoch
-            assert world.violated_invariants() == []
+            assert world.violated_invariants(proposed.name) == []
 
 
-def test_a_pool_by_handle_goes_with_its_manager_and_executors_are_told_plainly() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool("cuda-ipc")) as executor:
+def test_a_pool_by_handle_goes_with_its_manager_and_executors_are_told_plainly(world: World) -> None:
+    proposed = pool("cuda-ipc")
+    with HandDriven(world.runtime_dir, "a", proposed) as executor:
         executor.admit(8)
         manager = world.kill_manager()
         world.await_manager(other_than=manager)
         assert "of the kind cuda-ipc, went with the manager that made it" in told(executor)
-        with HandDriven(world.runtime_dir, "a", pool("cuda-ipc")) as successor:
+        with HandDriven(world.runtime_dir, "a", proposed) as successor:
             assert successor.registration.response.created
             manager = world.kill_manager()
             world.await_manager(other_than=manager)
             assert "went with the manager" in told(successor)
 
 
-def test_a_pool_by_handle_cannot_grow_and_says_so() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", pool("cuda-ipc", max_device_blocks=LARGE)) as executor:
+def test_a_pool_by_handle_cannot_grow_and_says_so(world: World) -> None:
+    proposed = pool("cuda-ipc", max_device_blocks=LARGE)
+    with HandDriven(world.runtime_dir, "a", proposed) as executor:
         with pytest.raises(grpc.RpcError, match="memory of the kind cuda-ipc cannot grow"):
-            resize(world, LARGE)
+            resize(world, proposed, LARGE)
         write_block(executor, SMALL - 1, 1)
         assert np.frombuffer(memory(executor).read((SMALL - 1) * BLOCK_BYTES, 8), np.uint8).all()
