@@ -5,7 +5,8 @@
 
 Two shapes with random weights are served one after the other. Of the large one: how long until it is ready and says its
 first token, one stream, the workload `seed`, and streams while manager and engine are killed. Of the small one: the
-workload `small`; with `--legacy` one stream over the other kind of memory. A short table comes last; logs, metrics and
+workload `small`; with `--legacy` one stream over the other kind of memory; with
+`--baseline N` as much by transformers. A short table comes last; logs, metrics and
 all figures are in FOLDER.
 """
 
@@ -43,7 +44,16 @@ MODULES = (
 SPARE = 15.0
 """Seconds that a command has beyond its own limit."""
 
-IMPORTS, LARGE_START, SMALL_START, SINGLE, SEED, KILLS, SMALL = 90.0, 100.0, 60.0, 20.0, 60.0, 60.0, 45.0
+IMPORTS, LARGE_START, SMALL_START, SINGLE, SEED, KILLS, SMALL, BASELINE = (
+    90.0,
+    100.0,
+    60.0,
+    20.0,
+    60.0,
+    60.0,
+    45.0,
+    90.0,
+)
 """Seconds that each part may take; less where less is left of all."""
 
 
@@ -82,6 +92,18 @@ class Check:
         with self._serving(self._options.small, limit, "arena=cuda-ipc") as served:
             self._report.add(Row("cuda-ipc: start to ready", served.ready_seconds, "s"))
             self._report.part("cuda-ipc: one stream", SINGLE, lambda seconds: self._over_ipc(served, seconds))
+
+    def baseline(self, limit: float) -> None:
+        """Transformers' own continuous batching on the first requests of `seed`, the large shape."""
+        folder = write_shape(Path(self._report.scratch), self._options.large)
+        command = [*BENCH[:-1], "baseline", str(folder), "seed", "--weights", "random", "--json"]
+        command += ["--requests", str(self._options.baseline)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit)
+        if done.returncode:
+            raise RuntimeError(done.stderr[-500:])
+        found = json.loads(done.stdout)
+        self._report.keep("baseline", found)
+        self._report.add(Row("transformers' generate_batch", found["output_rate"], "output tokens/s"))
 
     def _over_ipc(self, served: Served, seconds: float) -> None:
         found = self._bench(served, "single", seconds)
@@ -171,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--small", default="qwen3-0.6b", choices=SHAPES)
     parser.add_argument("--engine", action="append", default=[], metavar="NAME=VALUE", help="a setting of the engine")
     parser.add_argument("--legacy", action="store_true", help="also serve over memory that is shared by handle")
+    parser.add_argument("--baseline", type=int, metavar="REQUESTS", help="so many also by transformers' generate_batch")
     parser.add_argument("--doors", type=int, default=4)
     parser.add_argument("--processes", type=int, default=4, help="client processes")
     parser.add_argument("--requests", type=int, help="only so many of each workload")
@@ -187,6 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             report.part(options.small, SMALL_START, check.small)
             if options.legacy:
                 report.part("cuda-ipc", SMALL_START, check.legacy)
+            if options.baseline:
+                report.part("baseline", BASELINE, check.baseline)
         raise SystemExit(report.print())
 
 

@@ -2,8 +2,12 @@
 
 The tokenizer beside it has as many tokens as the model, each the spelling of its number, so that front doors have as much
 text to make as with a real one.
+
+    python -m benchmarks.shapes llama-3.1-8b FOLDER     # FOLDER/llama-3.1-8b
+    PAGEHOLD_ENGINE_WEIGHTS=random pagehold up FOLDER/llama-3.1-8b
 """
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -77,3 +81,15 @@ def write_shape(folder: Path, name: str) -> Path:
     tokenizer.decoder = decoders.Fuse()
     tokenizer.save(str(made / "tokenizer.json"))
     return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    print(write_shape(options.folder, options.shape))
+
+
+if __name__ == "__main__":
+    main()
