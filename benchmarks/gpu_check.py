@@ -5,9 +5,8 @@
 
 Two shapes with random weights are served one after the other. Of the large one: how long until it is ready and says its
 first token, one stream, the workload `seed`, and streams while manager and engine are killed. Of the small one: the
-workload `small`; with `--legacy` one stream over the other kind of memory; with
-`--baseline N` as much by transformers. A short table comes last; logs, metrics and
-all figures are in FOLDER.
+workload `small`. `--legacy` adds one stream over the other kind of memory, `--baseline N` the first requests of `seed` by
+transformers. A short table comes last; logs, metrics and all figures are in FOLDER.
 """
 
 import argparse
