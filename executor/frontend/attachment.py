@@ -6,6 +6,7 @@ from executor.frontend.door import Door
 from executor.frontend.errors import FrontDoorError, NotServing, OutOfRange
 from executor.frontend.finding import Place, find, pools, unknown
 from executor.frontend.generation import Generation
+from executor.frontend.hanging_up import hang_up, release
 from executor.frontend.models import Model
 from executor.frontend.sequence import End, Sequence
 from pagehold.blockmgr.v1 import sequence_pb2
@@ -59,10 +60,10 @@ async def _follow(door: Door, sequence: Sequence, request: generation_pb2.Attach
         model = await _check(door, sequence, request)
         attachment = await _take_number(door, sequence, detached)
     except (FrontDoorError, asyncio.CancelledError):
-        door.release(sequence)
+        release(door, sequence)
         raise
     if not attachment:
-        door.release(sequence)
+        release(door, sequence)
         return None
     return Generation(door, sequence, model, attachment=attachment, detached=detached, from_token=request.from_token)
 
@@ -74,18 +75,18 @@ async def _take_number(door: Door, sequence: Sequence, detached: bool) -> int:
         found = await asyncio.shield(taking)
     except asyncio.CancelledError:
         if not detached:
-            door.in_background(_hang_up(door, sequence, taking))
+            door.in_background(_hang_up_once_taken(door, sequence, taking))
         raise
     return 0 if found is None else found.attachment
 
 
-async def _hang_up(
+async def _hang_up_once_taken(
     door: Door, sequence: Sequence, taking: "asyncio.Future[sequence_pb2.AttachSequenceResponse | None]"
 ) -> None:
     """A client went while its number was being taken: whatever number that is, under it the client has hung up."""
     found = await taking
     if found is not None and found.attachment:
-        await door.hang_up(sequence, found.attachment)
+        await hang_up(door, sequence, found.attachment)
 
 
 def _finished(pool: str, finished: sequence_pb2.FinishedSequence) -> Sequence:

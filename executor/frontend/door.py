@@ -1,4 +1,4 @@
-"""Everything that one front door works with, and what it does when nobody waits for it any more."""
+"""Everything that one front door works with, from its start to its end."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -16,8 +16,8 @@ from executor.frontend.metrics import DoorMetrics
 from executor.frontend.models import Models
 from executor.frontend.recovery import Recovery
 from executor.frontend.registry import Registry
-from executor.frontend.sequence import Sequence
 from executor.frontend.settings import DoorSettings
+from executor.frontend.threads import Threads
 from pagehold.engine.v1 import description_pb2
 
 LEAVE_SECONDS = 2.0
@@ -35,7 +35,8 @@ class Door:
         self.places = Places(settings.max_requests)
         self.metrics.in_flight.set_function(lambda: self.places.taken)
         self.registry = Registry()
-        self.models = Models(settings.threads, settings.start_seconds)
+        self.threads = Threads(settings.threads)
+        self.models = Models(self.threads, settings.start_seconds)
         self.ledgers = Ledgers(settings.descriptor_socket)
         self.manager = ManagerLink(settings.manager_socket)
         self.engines = Engines(settings.engines, settings.name, settings.heartbeat_seconds, settings.lost_seconds)
@@ -60,7 +61,7 @@ class Door:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.manager.close()
         self.ledgers.close()
-        self.models.close()
+        self.threads.close()
 
     def leave(self) -> None:
         """End every stream, for this door ends. Whoever attaches at another door goes on where it was."""
@@ -83,8 +84,6 @@ class Door:
                 sequence.handle = 0
                 sequence.fail(GenerationLost(sequence.output_tokens))
 
-    # -- when nobody waits -------------------------------------------------------------------------------------------
-
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something for which no caller waits."""
         task = asyncio.create_task(self._logged(work))
@@ -99,45 +98,3 @@ class Door:
             log.error("the manager did not hear of it", error=str(error))
         except Exception:
             log.exception("work in the background failed")
-
-    def release(self, sequence: Sequence) -> None:
-        """Hear no more of a sequence that goes on or is about to end, unless somebody here still delivers it."""
-        if sequence.deliveries:
-            return
-        self.registry.remove(sequence)
-        link = self.engines.link_of(sequence)
-        if link is not None:
-            link.forget(sequence)
-
-    async def hang_up(self, sequence: Sequence, attachment: int) -> None:
-        """A client is gone: what it asked for ends, unless somebody attached after it."""
-        link = self.engines.link_of(sequence)
-        if not sequence.accepted and link is not None:
-            link.cancel(sequence.uuid)
-            link.drop(sequence)
-            self.registry.remove(sequence)
-        try:
-            # In any case: it may have been accepted unheard.
-            asked = await self.manager.cancel(sequence.pool, sequence.uuid, attachment)
-            log.info("hung up", id=sequence.uuid.hex(), ends=bool(asked) or not sequence.accepted)
-        finally:
-            self.release(sequence)
-
-    async def go_on_alone(self, sequence: Sequence) -> None:
-        """A client is gone that wants its generation to go on: see to it until it is accepted."""
-        news = asyncio.Event()
-        sequence.listeners.add(news)
-        while not (sequence.accepted or sequence.is_over):
-            news.clear()
-            await news.wait()
-        sequence.listeners.discard(news)
-        self.release(sequence)
-
-    async def end_at(self, sequence: Sequence, length: int) -> None:
-        """A stop string was found: the sequence ends at so many tokens, under whichever handle it has by then."""
-        handle = sequence.handle
-        while not sequence.is_over and not await self.manager.set_final_length(sequence.pool, handle, length):
-            found = await self.manager.look_up(sequence.pool, uuid=sequence.uuid)
-            if found is None or found.WhichOneof("found") == "finished":
-                break
-            handle = found.live.handle

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as List
-from uuid import UUID
 
 import structlog
 
 from executor.frontend import parameters
 from executor.frontend.door import Door
 from executor.frontend.endings import end_reason_of, raise_if_lost
+from executor.frontend.hanging_up import end_at, go_on_alone, hang_up, release
 from executor.frontend.models import Model
 from executor.frontend.output import OutputText
 from executor.frontend.recorded import RecordedTokens
@@ -107,7 +107,7 @@ class Generation:
             self._door.metrics.count_tokens("prompt", sequence.prompt_tokens)
             self._door.metrics.count_tokens("cached", sequence.cached_tokens or 0)
         return generation_pb2.Started(
-            id=id_of(sequence),
+            id=sequence.id,
             request_id=request.request_id or None,
             model=request.model,
             prompt_tokens=sequence.prompt_tokens,
@@ -156,7 +156,7 @@ class Generation:
     async def _delta(self, ids: List[int]) -> generation_pb2.Delta | None:
         first = self._output.tokens
         few = len(ids) <= FEW
-        text = self._output.push(ids) if few else await self._door.models.in_thread(self._output.push, ids)
+        text = self._output.push(ids) if few else await self._door.threads.run(self._output.push, ids)
         taken = ids[: self._output.tokens - first]
         self._last_id = taken[-1]
         if self._output.stop is not None:
@@ -176,9 +176,9 @@ class Generation:
 
     def _end_here(self) -> None:
         """The text ends at a stop string: the sequence is told to, unless it has ended already."""
-        sequence = self._sequence
-        if not sequence.is_over:
-            self._door.in_background(self._door.end_at(sequence, sequence.prompt_tokens + self._output.tokens))
+        if not self._sequence.is_over:
+            length = self._sequence.prompt_tokens + self._output.tokens
+            self._door.in_background(end_at(self._door, self._sequence, length))
 
     def _finished(self) -> generation_pb2.Finished:
         sequence = self._sequence
@@ -211,7 +211,7 @@ class Generation:
         timings = self._watch.timings()
         log.info(
             what,
-            id=id_of(self._sequence),
+            id=self._sequence.id,
             request_id=self._sequence.request.request_id,
             reason=reason,
             prompt_tokens=self._sequence.prompt_tokens,
@@ -230,9 +230,9 @@ class Generation:
             door.registry.remove(sequence)
             if sequence.given_up and not self._detached:
                 # Whoever comes back for it would compute what nobody waits for.
-                door.in_background(door.hang_up(sequence, self._attachment))
+                door.in_background(hang_up(door, sequence, self._attachment))
         elif self._reason != generation_pb2.END_REASON_UNSPECIFIED:
-            door.release(sequence)
+            release(door, sequence)
         elif not door.is_leaving:
             self._hang_up()
 
@@ -240,11 +240,6 @@ class Generation:
         door, sequence = self._door, self._sequence
         door.metrics.requests.labels("hung_up").inc()
         if self._detached:
-            door.in_background(door.go_on_alone(sequence))
+            door.in_background(go_on_alone(door, sequence))
         else:
-            door.in_background(door.hang_up(sequence, self._attachment))
-
-
-def id_of(sequence: Sequence) -> str:
-    """The server's id of a request, as callers know it."""
-    return str(UUID(bytes=sequence.uuid))
+            door.in_background(hang_up(door, sequence, self._attachment))

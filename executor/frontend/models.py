@@ -1,22 +1,18 @@
 """The models that can be asked: what engines say of them, and their tokenizers."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 import structlog
 
 from executor.frontend.errors import InvalidRequest, NotFound, NotServing
+from executor.frontend.threads import Threads
 from executor.frontend.tokenizer import Tokenizer, load_tokenizer
 from executor.frontend.validation import LONGEST_TEXT, PromptLimits
 from pagehold.blockmgr.v1 import pool_pb2
 from pagehold.engine.v1 import description_pb2
 
-Parameters = ParamSpec("Parameters")
-Answer = TypeVar("Answer")
 log = structlog.get_logger()
 
 
@@ -49,16 +45,12 @@ class Model:
 class Models:
     """Models by name. Known from the first time that an engine was heard, and still known while it is away."""
 
-    def __init__(self, threads: int, wait_seconds: float) -> None:
-        """Tokenise on so many threads. Whoever asks for a model before any is known waits up to ``wait_seconds``."""
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tokenizer")
+    def __init__(self, threads: Threads, wait_seconds: float) -> None:
+        """Load tokenizers in ``threads``. Whoever asks for a model before any is known waits up to ``wait_seconds``."""
+        self._threads = threads
         self._wait_seconds = wait_seconds
         self._models: dict[str, Model] = {}
         self._known = asyncio.Event()
-
-    def close(self) -> None:
-        """End the threads, without waiting for what they do."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def all(self) -> list[Model]:
@@ -71,7 +63,7 @@ class Models:
         tokenizer = known.tokenizer if known is not None and known.description == description else None
         if tokenizer is None:
             folder = Path(description.folder)
-            tokenizer = await self.in_thread(load_tokenizer, folder, description.vocabulary)
+            tokenizer = await self._threads.run(load_tokenizer, folder, description.vocabulary)
             log.info("model", name=description.name, revision=description.revision, vocabulary=tokenizer.size)
         self._models[description.name] = Model(description, described.pool, tokenizer)
         self._known.set()
@@ -99,20 +91,3 @@ class Models:
             await asyncio.wait_for(self._known.wait(), self._wait_seconds)
         except TimeoutError:
             raise NotServing("no engine has been heard of yet") from None
-
-    async def in_thread(
-        self, work: Callable[Parameters, Answer], *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Answer:
-        """Do something that takes long off the event loop."""
-        future = self._threads.submit(work, *args, **kwargs)
-        return await asyncio.wrap_future(future)
-
-    async def off_loop_if(
-        self,
-        large: bool,
-        work: Callable[Parameters, Answer],
-        *args: Parameters.args,
-        **kwargs: Parameters.kwargs,
-    ) -> Answer:
-        """Do something here if it is small, in a thread if it is ``large``."""
-        return await self.in_thread(work, *args, **kwargs) if large else work(*args, **kwargs)

@@ -112,7 +112,7 @@ class Recovery:
 
     @staticmethod
     def _move(link: EngineLink, to: EngineLink, sequence: Sequence) -> None:
-        log.info("following", id=sequence.uuid.hex(), engine=to.name, before=link.name)
+        log.info("following", id=sequence.id, engine=to.name, before=link.name)
         link.drop(sequence)
         to.add(sequence)
 

@@ -33,7 +33,7 @@ class Registry:
         name = sequence.request.request_id
         taken = self._by_name.get(name) if name else None
         if taken is not None:
-            raise taken_name(name, same_body=taken.body == body, where=f"by request {taken.sequence.uuid.hex()}")
+            raise taken_name(name, same_body=taken.body == body, where=f"by request {taken.sequence.id}")
         entry = Entry(sequence, body)
         self._by_uuid[sequence.uuid] = entry
         if name:

@@ -144,7 +144,7 @@ def _of_work(work: description_pb2.Work) -> Summary:
 def _of_sequence(sequence: Sequence) -> Summary:
     state = requests_pb2.REQUEST_STATE_ORPHANED if sequence.accepted else requests_pb2.REQUEST_STATE_WAITING
     return Summary(
-        id=str(uuid.UUID(bytes=sequence.uuid)),
+        id=sequence.id,
         request_id=sequence.request.request_id or None,
         state=state,
         prompt_tokens=sequence.prompt_tokens,

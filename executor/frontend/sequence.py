@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence as List
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
@@ -64,6 +65,11 @@ class Sequence:
     deliveries: int = 0
     """How many deliver it."""
     listeners: set[asyncio.Event] = field(default_factory=set)
+
+    @property
+    def id(self) -> str:
+        """The server's id of the request, as callers and logs know it."""
+        return str(UUID(bytes=self.uuid))
 
     @property
     def is_over(self) -> bool:

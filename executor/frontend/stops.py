@@ -52,6 +52,7 @@ class _Automaton:
         return self.matched == len(self.stop)
 
     def step(self, character: str) -> None:
+        """One more character of the text."""
         while self.matched and self.stop[self.matched] != character:
             self.matched = self._shorter[self.matched - 1]
         if self.stop[self.matched] == character:

@@ -44,7 +44,7 @@ async def submit(
     # To tokenise takes long, however small the text is.
     takes_long = is_large or request.prompt.WhichOneof("content") in ("text", "chat")
     default = door.settings.default_max_tokens
-    prepared = await door.models.off_loop_if(takes_long, prepare, request, model, default, arrived.time)
+    prepared = await door.threads.run_if(takes_long, prepare, request, model, default, arrived.time)
     return _send(door, model, prepared, arrived)
 
 

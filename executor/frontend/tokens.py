@@ -17,7 +17,7 @@ MESSAGE_BYTES = 16 << 20
 
 async def tokenize(door: Door, request: tokens_pb2.TokenizeRequest) -> bytes:
     """Text to tokens. Raises InvalidRequest for a text that is too long."""
-    return await door.models.in_thread(_tokenize, await _model(door, request), request)
+    return await door.threads.run(_tokenize, await _model(door, request), request)
 
 
 def _tokenize(model: Model, request: tokens_pb2.TokenizeRequest) -> bytes:
@@ -33,7 +33,7 @@ def _tokenize(model: Model, request: tokens_pb2.TokenizeRequest) -> bytes:
 
 async def detokenize(door: Door, request: tokens_pb2.DetokenizeRequest) -> bytes:
     """Tokens to text. Raises InvalidRequest for ids that are not known, or too many."""
-    return await door.models.in_thread(_detokenize, await _model(door, request), request)
+    return await door.threads.run(_detokenize, await _model(door, request), request)
 
 
 def _detokenize(model: Model, request: tokens_pb2.DetokenizeRequest) -> bytes:
@@ -47,7 +47,7 @@ def _detokenize(model: Model, request: tokens_pb2.DetokenizeRequest) -> bytes:
 
 async def render_prompt(door: Door, request: tokens_pb2.RenderPromptRequest) -> bytes:
     """A prompt as a generation would see it. Raises what is wrong with it."""
-    return await door.models.in_thread(_render_prompt, await _model(door, request), request)
+    return await door.threads.run(_render_prompt, await _model(door, request), request)
 
 
 def _render_prompt(model: Model, request: tokens_pb2.RenderPromptRequest) -> bytes:

@@ -19,7 +19,7 @@ LONGEST_SALT = 256
 LONGEST_TEXT = 4 << 20
 """Characters of a text, and of all that is said in a conversation."""
 MOST_MESSAGES = 10_000
-MOST_IDS = 1 << 20
+MOST_IDS = 1 << 19
 """Ids of a request that is no prompt, and of its answer."""
 SHOWN = 3
 """Wrong ones of one list that are named one by one."""
