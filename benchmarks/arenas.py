@@ -29,6 +29,7 @@ class Times:
         self._base = find_gpu(uuid).used
 
     def __call__(self, what: str, work: Callable[[], Result]) -> Result:
+        """Do a step's work, and return what it returned."""
         begun = time.perf_counter()
         result = work()
         took = time.perf_counter() - begun
