@@ -81,7 +81,7 @@ def test_padding_of_a_decode_step_leaves_a_full_pool_alone(model: PagedModel, me
         memory,
         Tables(SLOTS, BLOCKS, BLOCK),
         VOCABULARY,
-        Extent(SLOTS, 64),
+        Extent(SLOTS, 80),
         CudaRuntime(torch.device("cuda", 0)),
         lambda: None,
     )
