@@ -31,6 +31,12 @@ def up(
         float | None,
         typer.Option("--kv-memory", help="Bytes of the pool instead, or a share, up to 1, of what is left for it."),
     ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu, a GPU's UUID, or auto: a GPU if there is one.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option("--load", "--weights", help="checkpoint, or random for measurements.")
+    ] = None,
     max_length: Annotated[
         int | None, typer.Option("--max-length", help="Tokens of prompt and output together at most.")
     ] = None,
@@ -58,7 +64,14 @@ def up(
         "runtime_dir": runtime_dir,
         "log_file": log_file,
     }
-    engine_flags = {"model": model, "blocks": blocks, "kv_memory": kv_memory, "max_length": max_length}
+    engine_flags = {
+        "model": model,
+        "blocks": blocks,
+        "kv_memory": kv_memory,
+        "device": device,
+        "weights": weights,
+        "max_length": max_length,
+    }
     with wrong_settings_end():
         from executor.launch.process import run_detached, run_up
         from executor.launch.settings import LaunchSettings
