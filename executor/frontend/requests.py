@@ -1,6 +1,7 @@
 """Requests in flight and just ended: cancelling them, and how they stand."""
 
 import uuid
+from collections.abc import Iterable
 
 from executor.frontend.door import Door
 from executor.frontend.endings import END_REASONS
@@ -13,6 +14,9 @@ from pagehold.engine.v1 import description_pb2, request_pb2
 from pagehold.inference.v1 import generation_pb2, requests_pb2
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1000, 10_000
+
+MANY = 500
+"""Requests whose summaries are made in a thread: some milliseconds' worth."""
 
 Summary = requests_pb2.RequestSummary
 
@@ -69,12 +73,13 @@ async def list_all(door: Door, request: requests_pb2.ListRequestsRequest) -> req
     limit = request.limit if request.HasField("limit") else DEFAULT_LIMIT
     if not 1 <= limit <= HIGHEST_LIMIT:
         raise InvalidRequest.of("limit", f"is {limit}, but must lie in 1..{HIGHEST_LIMIT}")
-    found, total = {}, 0
+    found: dict[bytes, Summary] = {}
+    total = 0
     for link in door.engines:
         listed = await link.list_work(limit)
         if listed is not None:
             total += listed.total
-            found.update({work.uuid: _of_work(work) for work in listed.work})
+            found.update(await door.threads.run_if(len(listed.work) > MANY, _of_all, listed.work))
     # What waits here for an engine that is away, and what was sent to one that had not read it yet.
     unheard = [one for one in door.registry if one.uuid not in found and not one.is_over]
     if total <= len(found):
@@ -127,6 +132,10 @@ def _of_finished(finished: sequence_pb2.FinishedSequence) -> Summary:
         created=request.arrived or finished.created,
         finished=finished.finished,
     )
+
+
+def _of_all(works: Iterable[description_pb2.Work]) -> dict[bytes, Summary]:
+    return {work.uuid: _of_work(work) for work in works}
 
 
 def _of_work(work: description_pb2.Work) -> Summary:

@@ -10,7 +10,7 @@ from grpc_reflection.v1alpha import reflection
 
 from executor.frontend.readiness import Readiness
 from executor.frontend.service import InferenceServicer, add_to_server
-from executor.frontend.tokens import MESSAGE_BYTES
+from executor.frontend.wire import MESSAGE_BYTES
 from pagehold.inference.v1 import inference_service_pb2
 
 SERVICE: str = inference_service_pb2.DESCRIPTOR.services_by_name["InferenceService"].full_name

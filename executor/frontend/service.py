@@ -21,8 +21,7 @@ from executor.frontend.parameters import SamplingDefaults
 from executor.frontend.statuses import guarded, reason_of
 from executor.frontend.stopwatch import Arrival
 from executor.frontend.submission import submit
-from executor.frontend.tokens import MESSAGE_BYTES
-from executor.frontend.wire import Received
+from executor.frontend.wire import MESSAGE_BYTES, Received
 from pagehold.inference.v1 import (
     generation_pb2,
     inference_service_pb2,

@@ -8,11 +8,8 @@ from executor.frontend.models import Model
 from executor.frontend.prompts import text_of, tokens_of
 from executor.frontend.tokenizer import TooManyTokens
 from executor.frontend.validation import LONGEST_TEXT, MOST_IDS, Findings, check_prompt, check_text
-from executor.frontend.wire import list_of, written
+from executor.frontend.wire import MESSAGE_BYTES, list_of, written
 from pagehold.inference.v1 import tokens_pb2
-
-MESSAGE_BYTES = 16 << 20
-"""Largest message to a door, and from it."""
 
 
 async def tokenize(door: Door, request: tokens_pb2.TokenizeRequest) -> bytes:

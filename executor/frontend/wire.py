@@ -14,6 +14,9 @@ from google.protobuf.message import DecodeError, Message
 from executor.frontend.errors import InvalidRequest
 from pagehold.inference.v1 import prompt_pb2, tokens_pb2
 
+MESSAGE_BYTES = 16 << 20
+"""Largest message to a door, and from it."""
+
 SMALL = 1 << 14
 """Bytes of a request that is read, and worked on, on the event loop: a few milliseconds' worth. A larger one is not."""
 
