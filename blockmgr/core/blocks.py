@@ -164,6 +164,14 @@ class Blocks:
                 self.fence.scatter(mine, 0)
                 self.settle(mine)
 
+    def fenced(self) -> int:
+        """Device blocks behind fences that are not open yet, and that nothing refers to."""
+        found = 0
+        for group in self.fences.groups():
+            mine = (self.fence.flat[group.blocks] == group.number) & (group.blocks < self.geometry.host_base)
+            found += int(np.count_nonzero(mine))
+        return found
+
     # -- holds -------------------------------------------------------------------------------------------------------
 
     def hold(self, block: int) -> None:

@@ -277,6 +277,8 @@ class Reply:
     """What comes first of all that waits for blocks at the other executors."""
     usable_blocks: int = 0
     """Device blocks that a sequence could have if it were alone: the pool's size now, without the null block."""
+    fenced_blocks: int = 0
+    """Device blocks that were given up and can be had once the steps that may still touch them have completed."""
 
 
 @dataclass(slots=True)

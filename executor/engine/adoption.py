@@ -5,7 +5,7 @@ import uuid
 import structlog
 from google.protobuf.message import DecodeError
 
-from blockmgr.core.states import FinishReason
+from blockmgr.core.states import FinishReason, Residency
 from blockmgr.ledger.rows import NO_FINAL, SequenceRow
 from executor.engine.assembly import PendingChanges
 from executor.engine.request import Request
@@ -43,7 +43,6 @@ def adopt(registration: Registration, work: Work, changes: PendingChanges) -> in
 
 def take_up(row: SequenceRow, mapping: PoolMapping, suspect: bool = False) -> Sequence:
     """A sequence from its row: all that completed steps had written and recorded counts, nothing else."""
-    base = mapping.ledger.geometry.host_base
     tokens = row.tokens.tolist()
     request, readable = _request(row)
     sequence = Sequence(
@@ -58,8 +57,12 @@ def take_up(row: SequenceRow, mapping: PoolMapping, suspect: bool = False) -> Se
         frozen=True,
         suspect=suspect,
     )
-    sequence.update(0, [block if block < base else 0 for block in row.table.tolist()])
-    if not suspect:
+    if row.residency != Residency.DEVICE:
+        # It made room for others; or its blocks had begun to leave or to come back, and are partly in the host tier.
+        sequence.parked, sequence.residency = True, Residency(row.residency)
+    else:
+        sequence.update(0, row.table.tolist())
+    if not suspect and not sequence.parked:
         # One that runs alone waits for nobody.
         sequence.look_before_computing(mapping.ledger.geometry.tokens_per_block)
     if not readable:

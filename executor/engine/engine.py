@@ -137,7 +137,7 @@ class Engine:
         if self.work.sequences and self._clock() < (self._leave_at or 0.0):
             return False
         said = self._said == (self.flight.launched_step, self.flight.completed_step)
-        return said and not (self.flight.count or self._turn is not None or self.work.copied or self.work.tickets)
+        return said and not self.flight.count and self._turn is None and self.work.copies.are_settled
 
     @property
     def _is_leaving(self) -> bool:
@@ -187,8 +187,12 @@ class Engine:
 
     def _land(self) -> None:
         landed = self.flight.land()
-        self.work.copied += landed.tickets
+        self.work.copies.done += landed.tickets
+        for blocks, seconds in landed.copied:
+            self._pace.note_copies(blocks, seconds)
         if landed.steps:
+            for tokens, seconds in landed.fed:
+                self._pace.note_prompts(tokens, seconds)
             for seconds in landed.seconds:
                 self._pace.note_step(seconds)
             self._metrics.count_landed(landed)
@@ -196,7 +200,8 @@ class Engine:
 
     def _note_computing(self, landed: Landed) -> None:
         for sequence in landed.moved:
-            if sequence.is_prefill:
+            # Of one that comes back, callers have tokens already: to them it makes no progress.
+            if sequence.is_prefill and len(sequence.tokens) == sequence.prompt:
                 uuid, handle = sequence.request.uuid, sequence.handle
                 self.work.news.append(Computing(uuid, handle, sequence.computed))
 
@@ -209,7 +214,9 @@ class Engine:
         steps = (self.flight.launched_step, self.flight.completed_step)
         budget = self._ways.budget
         retry = steps != self._said or now - self._turn_sent >= RETRY_SECONDS
-        terms = Terms(self._tokens_per_block, budget.chunk, self._pace.look_ahead, retry, self._ways.salt)
+        terms = Terms(
+            self._tokens_per_block, budget.chunk, self._pace.look_ahead, retry, self._is_leaving, self._ways.salt
+        )
         turn = build_turn(self.work, self.flight, self._device.completed, terms)
         if turn.is_empty and steps == self._said and not self._session.turn_wanted.is_set():
             return
@@ -226,13 +233,13 @@ class Engine:
         seconds = self._clock() - self._turn_sent
         self._pace.note_turn(seconds)
         before = self.work.cached_tokens
-        apply_reply(self.work, self.flight, self._device, turn, reply)
+        apply_reply(self.work, self.flight, self._device, turn, reply, self._pace)
         self._metrics.count_turn(seconds, reply, self.work.cached_tokens - before)
 
     def _take_load(self) -> Load:
         work = self.work
         waiting = len(work.waiting) + len(work.asked)
-        self._metrics.take_load(len(work.sequences), waiting, work.free_blocks, work.commitments.total)
+        self._metrics.take_load(len(work.sequences), waiting, work.free_blocks, work.preemption)
         return Load(
             running=len(work.sequences),
             waiting=waiting,

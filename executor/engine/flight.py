@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from blockmgr.core.states import FinishReason
-from executor.engine.assembly import PendingChanges, Row, assemble
+from executor.engine.assembly import Assembler, PendingChanges, Row
 from executor.engine.device import Device
 from executor.engine.scheduler import Part
 from executor.engine.sequence import Sequence
@@ -30,8 +30,12 @@ class Landed:
     steps: int = 0
     seconds: list[float] = field(default_factory=list)
     """How long the device worked on each that did not fail."""
+    fed: list[tuple[int, float]] = field(default_factory=list)
+    """Of each step that fed more than a token a sequence: tokens fed, and how long the device worked on it."""
     tickets: list[int] = field(default_factory=list)
     """Copies done."""
+    copied: list[tuple[int, float]] = field(default_factory=list)
+    """Blocks copied together, and how long that took, where the device says."""
     moved: list[Sequence] = field(default_factory=list)
     """Sequences whose prompts were computed further."""
     sampled: int = 0
@@ -43,7 +47,7 @@ class Flight:
 
     def __init__(self, device: Device, masked: frozenset[int], clock: Callable[[], float] = time.monotonic) -> None:
         self._device = device
-        self._masked = masked
+        self._assembler = Assembler(masked)
         self._clock = clock
         self._rows: dict[int, list[Row]] = {}
         self._launched_at: dict[int, float] = {}
@@ -81,7 +85,7 @@ class Flight:
             start = sequence.launched
             rows.append(Row(sequence, start, count, sequence.launch(count)))
         self.launched_step += 1
-        self._device.launch(assemble(self.launched_step, rows, self.changes.take(), self._masked))
+        self._device.launch(self._assembler.assemble(self.launched_step, rows, self.changes.take()))
         self._rows[self.launched_step] = rows
         self._launched_at[self.launched_step] = self._clock()
 
@@ -91,6 +95,8 @@ class Flight:
         for done in self._device.completions():
             if not done.step:
                 landed.tickets += done.tickets
+                if done.seconds:
+                    landed.copied.append((len(done.tickets), done.seconds))
                 continue
             rows = self._rows.pop(done.step)
             del self._launched_at[done.step]
@@ -100,6 +106,9 @@ class Flight:
             else:
                 self.completed_step = done.step
                 landed.seconds.append(done.seconds)
+                fed = sum(row.count for row in rows)
+                if fed > len(rows):
+                    landed.fed.append((fed, done.seconds))
                 self._complete(rows, done, landed)
         return landed
 

@@ -1,5 +1,6 @@
 """What an engine counts, for Prometheus. ``docs/metrics.md`` lists the names."""
 
+from collections import Counter as Tally
 from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -8,6 +9,7 @@ from blockmgr.core.messages import Reply
 from blockmgr.core.states import FinishReason
 from executor.engine.flight import Landed
 from executor.engine.news import Ended, News, Refused
+from executor.engine.preemption import Preemption, Way
 from executor.engine.scheduler import Part
 from pagehold.engine.v1 import submit_pb2
 
@@ -27,22 +29,29 @@ class Metrics:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"pagehold_engine_{name}", text, labels, registry=self.registry)
 
-        self._running = gauge("running_sequences", "Sequences that are being computed.")
+        self._running = gauge("running_sequences", "Sequences that were let in and have not ended.")
         self._waiting = gauge("waiting_requests", "Requests that wait to be admitted.")
         self._free = gauge("pool_free_blocks", "Device blocks that are free or can be evicted, by the last reply.")
-        self._committed = gauge("committed_blocks", "Blocks that what runs needs at its longest.")
+        self._preempted = gauge("preempted_sequences", "Sequences that have made room and are not back.")
+        self._preemptions = counter("preemptions", "Sequences that have made room, by way.", "way")
+        self._returns = counter("returns", "Sequences that have come back after they made room.")
         self._accepted = counter("requests_accepted", "Requests accepted.")
         self._refused = counter("requests_refused", "Requests refused, by reason.", "reason")
         self._ended = counter("sequences_ended", "Sequences that have ended, by reason.", "reason")
         self._prompt = counter("prompt_tokens_computed", "Tokens of prompts computed, those computed again included.")
         self._cached = counter("prompt_tokens_cached", "Tokens of prompts that came from the prefix cache.")
         self._generated = counter("tokens_generated", "Tokens sampled that count.")
+        self._compilations = counter(
+            "compilations", "Kernels compiled and decode steps recorded, by kind and by when.", "kind", "when"
+        )
         self._steps = counter("steps", "Steps completed, failed ones included.")
         self._turns = counter("turns", "Turns answered by the manager.")
         parts = counter("seconds", "Where the engine's time goes, by part.", "part")
         self._record, self._turn, self._tell = (parts.labels(name) for name in ("record", "turn", "tell"))
         self._schedule, self._launch = parts.labels("schedule"), parts.labels("launch")
         self._device = parts.labels("device")
+        self._known: Tally[Way] = Tally()
+        self._known_returns = 0
         self.manager_wait = parts.labels("manager_wait")
         self._step_seconds = Histogram(
             "pagehold_engine_step_seconds",
@@ -58,12 +67,16 @@ class Metrics:
         """Serve them over HTTP on the loopback address. Raises ``OSError`` if the port cannot be had."""
         start_http_server(port, addr="127.0.0.1", registry=self.registry)
 
-    def take_load(self, running: int, waiting: int, free_blocks: int, committed: int) -> None:
+    def take_load(self, running: int, waiting: int, free_blocks: int, preemption: Preemption) -> None:
         """How busy the engine is."""
         self._running.set(running)
         self._waiting.set(waiting)
         self._free.set(free_blocks)
-        self._committed.set(committed)
+        self._preempted.set(len(preemption.away) + len(preemption.leaving))
+        for way, count in preemption.counts.items():
+            self._preemptions.labels(str(way)).inc(count - self._known[way])
+        self._returns.inc(preemption.returned - self._known_returns)
+        self._known, self._known_returns = preemption.counts.copy(), preemption.returned
 
     def add_round(self, clock: list[float], scheduling: float) -> None:
         """A round of the loop: when each of its four parts began and the last ended, and what of the second was choosing."""
@@ -73,6 +86,10 @@ class Metrics:
         self._launch.inc(launch - scheduling)
         self._turn.inc(turn)
         self._tell.inc(tell)
+
+    def count_compilation(self, kind: str, when: str) -> None:
+        """A ``kernel`` was compiled, or a step recorded as a ``graph``: at the ``start`` or while ``serving``."""
+        self._compilations.labels(kind, when).inc()
 
     def count_step(self, parts: list[Part]) -> None:
         """A step was launched."""

@@ -1,8 +1,10 @@
 """The engine's process: from its registration, over the model's load and what is to be adopted, to its last step."""
 
+import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -10,25 +12,30 @@ import grpc
 import structlog
 import torch
 
+from blockmgr.arena import NoSuchGpu
 from blockmgr.configuration import WrongSetting
 from blockmgr.notify import Notifier
 from blockmgr.service.logs import configure_logs
 from executor.engine.adoption import adopt
+from executor.engine.device import Device
+from executor.engine.devices import make_device
 from executor.engine.engine import Engine, Ways
 from executor.engine.flight import Flight
-from executor.engine.host_device import HostDevice
+from executor.engine.gpu.compilations import Compilations
+from executor.engine.gpu.placement import Place, settle_place
+from executor.engine.joining import join_pool
 from executor.engine.liveness import Liveness
 from executor.engine.loading import Prepared, load, prepare
 from executor.engine.metrics import Metrics
-from executor.engine.model_inputs import Tables
 from executor.engine.model_source import describe_model, known_ids
 from executor.engine.orders import Inbox
+from executor.engine.preemption import Preemption, Way
 from executor.engine.scheduler import Budget
 from executor.engine.server import EngineServer
 from executor.engine.settings import EngineSettings
-from executor.engine.sizing import limits_of, propose_pool, salt_of
+from executor.engine.sizing import limits_of, salt_of
 from executor.engine.work import Work
-from executor.manager import ManagerSession, Registration, Revoked, register
+from executor.manager import ManagerSession, Registration, Revoked
 from executor.manager.channel import reason_of
 from executor.models.errors import ModelError
 from executor.models.model import PagedModel
@@ -48,6 +55,7 @@ class EngineProcess:
         self.settings = settings
         self._notifier = Notifier.from_environment()
         self._metrics = Metrics()
+        self._compilations = Compilations(self._metrics.count_compilation)
         self._inbox = Inbox()
         self._server: EngineServer | None = None
         self._engine: Engine | None = None
@@ -58,49 +66,34 @@ class EngineProcess:
             signal.signal(number, self._on_signal)
         if self.settings.metrics_port:
             self._metrics.serve(self.settings.metrics_port)
+        place = settle_place(self.settings.device, same_bits=self.settings.same_bits)
+        if place.gpu_uuid:
+            self.settings = self.settings.on_gpu()
+            self._compilations.watch()
         with progress_told(lambda title, percent: self._notifier.status(f"{title}: {percent} %")):
-            prepared = prepare(self.settings)
-        log.info(
-            "model found", model=prepared.source.name, revision=prepared.revision, folder=str(prepared.source.folder)
-        )
-        registration = self._register(prepared)
-        # Only now: the manager has seen to it that this name, and so this socket, is nobody else's.
-        self._server = server = EngineServer(self.settings.socket)
-        self._notifier.status(f"loading {prepared.source.name}")
-        with progress_told(lambda _, percent: self._notifier.status(f"loading {prepared.source.name}: {percent} %")):
+            prepared = prepare(self.settings, place.device)
+        source = prepared.source
+        log.info("model found", model=source.name, revision=prepared.revision, folder=str(source.folder))
+        with progress_told(lambda _, percent: self._notifier.status(f"loading {source.name}: {percent} %")):
+            registration, prepared = join_pool(self.settings, place, prepared)
+            # Only now: the manager has seen to it that this name, and so this socket, is nobody else's.
+            self._server = server = EngineServer(self.settings.socket)
+            self._notifier.status(f"loading {source.name}")
             model = load(prepared)
-        self._serve(registration, server, prepared, model)
+        self._serve(registration, server, prepared, model, place)
 
-    def _register(self, prepared: Prepared) -> Registration:
-        settings = self.settings
-        spec = propose_pool(settings, prepared.cache, prepared.source.name, prepared.revision)
-        registration = register(
-            settings.runtime_dir,
-            settings.name,
-            spec,
-            lease_seconds=settings.lease_seconds,
-            timeout=settings.register_seconds,
-        )
-        geometry = registration.response.pool.geometry
-        log.info(
-            "registered",
-            name=settings.name,
-            epoch=registration.epoch,
-            pool=registration.response.pool.name,
-            blocks=geometry.device_blocks,
-            bytes=geometry.device_bytes,
-            created=registration.response.created,
-            waiting_sequences=registration.response.waiting_sequences,
-        )
-        return registration
-
-    def _serve(self, registration: Registration, server: EngineServer, prepared: Prepared, model: PagedModel) -> None:
+    def _serve(
+        self, registration: Registration, server: EngineServer, prepared: Prepared, model: PagedModel, place: Place
+    ) -> None:
         """Take up what was left, serve until asked to stop, and leave."""
         settings, pool = self.settings, registration.response.pool
         limits = limits_of(pool, model)
         described = describe_model(prepared.source, prepared.revision, limits.max_length, model.vocab_size)
-        device = self._device(registration, model, known_ids(prepared.source.folder, model.vocab_size))
-        work = Work(limits, settings.max_running, settings.max_waiting)
+        known = known_ids(prepared.source.folder, model.vocab_size)
+        device = make_device(settings, place, registration.mapping, model, known, self._compilations, self._inbox.wake)
+        way = None if settings.preempt == "auto" else Way(settings.preempt)
+        preemption = Preemption(way, pool.geometry.host_blocks)
+        work = Work(limits, settings.max_running, settings.max_waiting, preemption)
         flight = Flight(device, frozenset(described.eos_token_ids))
         adopt(registration, work, flight.changes)
         session = registration.open_session(self._inbox.wake)
@@ -114,14 +107,11 @@ class EngineProcess:
         self._engine = engine
         self._notifier.ready()
         self._notifier.status(f"serving {described.name}")
-        log.info("serving", model=described.name, socket=str(settings.socket), threads=torch.get_num_threads())
+        log.info("serving", model=described.name, socket=str(settings.socket), device=place.gpu_uuid or "cpu")
+        # What is here now stays: looking through it again and again would hold up steps.
+        gc.freeze()
         engine.run()
         self._leave(registration, server, session, device)
-
-    def _device(self, registration: Registration, model: PagedModel, vocabulary: int) -> HostDevice:
-        geometry = registration.mapping.ledger.geometry
-        tables = Tables(geometry.max_sequences, geometry.max_table, geometry.tokens_per_block)
-        return HostDevice(model, registration.mapping, tables, vocabulary, self._inbox.wake)
 
     def _description(
         self, registration: Registration, described: description_pb2.ModelDescription
@@ -136,9 +126,7 @@ class EngineProcess:
             max_running=self.settings.max_running,
         )
 
-    def _leave(
-        self, registration: Registration, server: EngineServer, session: ManagerSession, device: HostDevice
-    ) -> None:
+    def _leave(self, registration: Registration, server: EngineServer, session: ManagerSession, device: Device) -> None:
         """Everything that was launched has completed and is reported. What still runs waits for a successor."""
         server.close()
         device.close()
@@ -167,6 +155,8 @@ def serve(settings: EngineSettings) -> NoReturn:
         torch.set_num_threads(settings.threads)
     try:
         EngineProcess(settings).run()
+    except NoSuchGpu as error:
+        raise WrongSetting(f"device is {settings.device!r}: {error}") from error
     except ModelError as error:
         raise WrongSetting(f"model is {settings.model!r}: {error}") from error
     except Revoked as error:
@@ -184,5 +174,6 @@ def serve(settings: EngineSettings) -> NoReturn:
 
 def _end_now(code: int) -> NoReturn:
     """End without waiting for any thread: one that computes must not write into the pool any more."""
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)

@@ -3,10 +3,12 @@
 import structlog
 
 from blockmgr.core.messages import Admitted, Reply
-from blockmgr.core.states import FinishReason, Refusal
+from blockmgr.core.states import FinishReason, Refusal, Residency
 from executor.engine.device import Device
 from executor.engine.flight import Flight
+from executor.engine.moves import make_room, take_moves
 from executor.engine.news import Ended, Recorded, Refused
+from executor.engine.pace import Pace
 from executor.engine.sequence import Sequence
 from executor.engine.turns import Turn
 from executor.engine.waiting import Waiting
@@ -19,7 +21,7 @@ NOT_NOW = frozenset({Refusal.POOL_EXHAUSTED, Refusal.NO_SLOTS})
 """Refusals after which the same request waits and asks again."""
 
 
-def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: Reply) -> None:
+def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: Reply, pace: Pace) -> None:
     """Take what the manager gives, in the order that the parts depend on each other.
 
     Raises ``RuntimeError`` if the manager does not know a sequence as this engine's: whatever has gone wrong, its process
@@ -30,14 +32,16 @@ def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: R
     work.free_blocks = reply.free_blocks
     work.solo_known = turn.message.solo
     # Before the tables: those in the reply know of these copies already.
-    work.forget_copies(turn.tickets)
+    for moved in work.copies.forget(turn.tickets):
+        work.preemption.moved(moved)
     _take_records(work, turn)
     new = [_take_admission(work, waiting, one) for waiting, one in zip(turn.asked, reply.admitted, strict=True)]
+    take_moves(work, turn, reply)
     for update in reply.tables:
         sequence = work.sequences.get(update.handle)
         if sequence is not None:
             flight.changes.note(sequence.slot, sequence.update(update.first, update.blocks.tolist()))
-    work.perform(reply.tickets, device, flight.changes)
+    work.copies.perform(reply.tickets, work.sequences, device, flight.changes)
     _take_positions(work, flight, device, turn, reply)
     for sequence, admitted in zip(new, reply.admitted, strict=True):
         if sequence is not None:
@@ -47,6 +51,7 @@ def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: R
     _take_wishes(work, reply)
     for sequence in turn.ending:
         _take_end(work, sequence)
+    make_room(work, reply, pace)
 
 
 def _take_records(work: Work, turn: Turn) -> None:
@@ -70,7 +75,6 @@ def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequenc
         if waiting.cancelled or waiting.late:
             sequence.end(FinishReason.CANCELLED if waiting.cancelled else FinishReason.DEADLINE)
         return sequence
-    work.commitments.release(request.uuid)
     if waiting.cancelled:
         work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_CANCEL))
     elif waiting.late:
@@ -100,11 +104,15 @@ def _take_positions(work: Work, flight: Flight, device: Device, turn: Turn, repl
         if sequence is None:
             continue
         if turn.message.failed:
-            sequence.restart_at(seen.cached)
-            sequence.look_before_computing(work.limits.tokens_per_block)
+            if sequence.residency == Residency.DEVICE:
+                sequence.restart_at(seen.cached)
+                sequence.look_before_computing(work.limits.tokens_per_block)
             continue
         new = sequence.start_at(seen.cached, seen.awaiting, device.serial)
-        if new:
+        if new and sequence in turn.returning:
+            # What it finds again of its own is no hit.
+            sequence.cached_tokens -= new
+        elif new:
             work.cached_tokens += new
             work.news.append(accepted(sequence))
     if turn.message.failed:
@@ -116,7 +124,8 @@ def _take_blocks(work: Work, turn: Turn, reply: Reply) -> None:
     for sequence in turn.reserved:
         is_short = sequence.handle in short
         sequence.frozen = sequence.frozen and is_short
-        (work.short.add if is_short else work.short.discard)(sequence.handle)
+        sequence.stuck = is_short and sequence.handle in turn.least
+        (work.short.add if is_short and not sequence.parked else work.short.discard)(sequence.handle)
 
 
 def _take_wishes(work: Work, reply: Reply) -> None:

@@ -88,6 +88,11 @@ class Request:
         seed = self.parameters.seed
         return seed - (1 << 64) if seed >> 63 else seed
 
+    @cached_property
+    def rank(self) -> tuple[int, float, bytes]:
+        """What requests are ordered by where there is not room for all: smaller ones come first, in every engine alike."""
+        return -self.kept.priority, self.kept.arrived, self.uuid
+
     @property
     def deadline(self) -> float | None:
         """When it ends with what it has, in seconds since 1970; None: never."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from blockmgr.core.geometry import slot_of
-from blockmgr.core.states import FinishReason
+from blockmgr.core.states import FinishReason, Residency
 from executor.engine.request import Request
 
 
@@ -56,6 +56,16 @@ class Sequence:
     """A step failed that it was part of: it runs alone until it has shown that it can."""
     failures: int = 0
     """Steps that failed with it alone."""
+    residency: Residency = Residency.DEVICE
+    """Where its blocks are, as the manager knows it."""
+    parked: bool = False
+    """Nothing of it is launched: it is to make room, away, or on its way back."""
+    moving: set[int] = field(default_factory=set)
+    """Copies between the tiers that are not done, or not known to the manager to be."""
+    came_back: int = 0
+    """Tokens that it had when it came back last: until it has one more it does not make room again."""
+    stuck: bool = False
+    """It stands still: there was no block for its next position."""
     slot: int = field(init=False)
     """Row of the ledger's columns, and of the tables on the device."""
     prompt: int = field(init=False)
@@ -81,7 +91,9 @@ class Sequence:
 
     def wants_to_run(self) -> bool:
         """Whether there is something to feed, blocks or not."""
-        return self.ending is None and not self.awaiting and self.launched < min(self.length, self.limit)
+        if self.ending is not None or self.awaiting or self.parked:
+            return False
+        return self.launched < min(self.length, self.limit)
 
     def room(self, tokens_per_block: int) -> int:
         """Positions that may be written: those of blocks that are here, and none while a block may be shared."""
@@ -193,6 +205,24 @@ class Sequence:
         self.reported = progress
         return news
 
+    def leave(self, residency: Residency) -> None:
+        """Its blocks are on their way to the host tier or there; or they are given up, and nothing of it is computed."""
+        self.residency, self.stuck = residency, False
+        self.table, self.blocks = [], 0
+        if residency == Residency.RELEASED:
+            self.restart_at(0)
+            self.frozen = False
+
+    def come_back(self) -> None:
+        """Its blocks are on the device: it goes on."""
+        self.residency, self.parked = Residency.DEVICE, False
+        self.came_back = len(self.tokens)
+
+    @property
+    def has_advanced(self) -> bool:
+        """Whether it got a token since it came back, or never was away."""
+        return len(self.tokens) > self.came_back
+
     @property
     def is_level(self) -> bool:
         """Whether all that was launched has completed and is reported."""
@@ -200,7 +230,7 @@ class Sequence:
 
     def describe(self) -> str:
         """Where it stands, in a line."""
-        names = ("frozen", "awaiting", "copied", "ending", "suspect", "doubtful")
+        names = ("frozen", "awaiting", "copied", "ending", "suspect", "doubtful", "parked", "residency")
         flags = " ".join(f"{name}={value!r}" for name in names if (value := getattr(self, name)))
         return (
             f"{self.request.uuid.hex()} {len(self.tokens)}/{self.request.longest} launched {self.launched} "

@@ -8,6 +8,12 @@ from pydantic_settings import SettingsConfigDict
 
 from blockmgr.settings_sources import ProcessSettings
 
+LEAST_SEQUENCES = 1024
+"""Slots of a pool's ledger, which cost next to nothing until they are used."""
+
+ON_GPU = {"max_running": 256, "step_tokens": 2048, "chunk": 2048}
+"""What is the default on a GPU, where it is another."""
+
 
 class EngineSettings(ProcessSettings):
     """Everything that can be set. Times are in seconds."""
@@ -30,9 +36,25 @@ class EngineSettings(ProcessSettings):
     max_blocks: int | None = Field(
         None, ge=2, description="blocks that it may ever grow to; as many as at first if not set"
     )
-    pool_bytes: int | None = Field(None, ge=1, description="bytes of the pool instead, if it is made now")
+    kv_memory: float | None = Field(
+        None, gt=0, description="bytes of the pool instead, or a share, up to 1, of the memory that is left for it"
+    )
+    device: str = Field("auto", min_length=1, description="cpu, a GPU's UUID, or auto: a GPU if there is one")
+    arena: Literal["auto", "host", "cuda", "cuda-ipc"] = Field(
+        "auto", description="kind of memory that the pool is made of, if it is made now"
+    )
+    same_bits: bool = Field(
+        True, description="on a GPU, only matrix products whose rows do not depend on who shares a step"
+    )
     tokens_per_block: Literal[8, 16, 32, 64, 128] = Field(
         16, description="tokens that a block holds, if it is made now"
+    )
+    host_blocks: int | None = Field(
+        None, ge=0, description="blocks of the host tier, to swap to, if the pool is made now; none if not set"
+    )
+    host_bytes: int | None = Field(None, ge=0, description="bytes of the host tier instead, if the pool is made now")
+    preempt: Literal["auto", "swap", "recompute"] = Field(
+        "auto", description="how sequences make room: copied to the host tier and back, computed again, or the cheaper"
     )
     max_running: int = Field(64, ge=1, le=1 << 20, description="sequences computed at once")
     max_waiting: int = Field(1024, ge=1, le=1 << 20, description="requests that may wait")
@@ -49,14 +71,33 @@ class EngineSettings(ProcessSettings):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "EngineSettings":
-        if self.blocks is not None and self.pool_bytes is not None:
-            raise ValueError("blocks and pool_bytes both give the size of the pool: set one of them")
+        if self.blocks is not None and self.kv_memory is not None:
+            raise ValueError("blocks and kv_memory both give the size of the pool: set one of them")
+        if self.host_blocks is not None and self.host_bytes is not None:
+            raise ValueError("host_blocks and host_bytes both give the size of the host tier: set one of them")
         if self.step_tokens < self.max_running:
             raise ValueError(
                 f"step_tokens is {self.step_tokens}, but must be at least max_running, {self.max_running}: "
                 "each running sequence takes a token of a step"
             )
         return self
+
+    @property
+    def fixes_pool(self) -> bool:
+        """Whether the pool's size is set, whatever memory there is."""
+        return self.blocks is not None or (self.kv_memory or 0.0) > 1
+
+    @property
+    def max_sequences(self) -> int:
+        """Slots of the ledger of a pool that is made now."""
+        return max(LEAST_SEQUENCES, self.max_running)
+
+    def on_gpu(self) -> "EngineSettings":
+        """The same for a GPU: what is not set is what suits one, where it takes little longer to do much more at once."""
+        return self.load(**{name: getattr(self, name) for name in self.model_fields_set} | self._unset(ON_GPU))
+
+    def _unset(self, defaults: dict[str, int]) -> dict[str, int]:
+        return {name: value for name, value in defaults.items() if name not in self.model_fields_set}
 
     @property
     def socket(self) -> Path:

@@ -16,14 +16,19 @@ from pagehold.blockmgr.v1 import pool_pb2
 
 LAYOUT = "layer-kv-head-token-element"
 
-SHARE = 0.25
-"""Of the memory that is available, what a pool on the host takes at most by itself."""
+SHARE, GPU_SHARE = 0.25, 0.95
+"""Of the memory that is left, what a pool takes by itself: of the machine's at most, and of a GPU's."""
 
 SEQUENCES = 64
 """Sequences at their longest that a pool made by itself need not hold more than."""
 
-LEAST_SEQUENCES = 1024
-"""Slots of a pool's ledger, which cost next to nothing until they are used."""
+ARENAS = {
+    "auto": pool_pb2.ARENA_KIND_UNSPECIFIED,
+    "host": pool_pb2.ARENA_KIND_HOST,
+    "cuda": pool_pb2.ARENA_KIND_CUDA,
+    "cuda-ipc": pool_pb2.ARENA_KIND_CUDA_IPC,
+}
+"""Kinds of memory by name. Left to the manager, it is what fits the shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +49,34 @@ class CacheFormat:
         return prod(self.shape.pool(1, tokens_per_block)) * self.dtype.itemsize
 
 
-def propose_pool(settings: EngineSettings, cache: CacheFormat, name: str, revision: str) -> pool_pb2.PoolSpec:
-    """The pool to make, if there is none yet. Raises UnsupportedModel where not one sequence would fit."""
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory that a pool is to be made of: how many bytes are left for it, and whose it is."""
+
+    left: Callable[[], int]
+    """Asked only where it matters: to find out may take a while."""
+    gpu_uuid: str = ""
+    """The GPU's UUID; empty: the machine's own memory."""
+
+
+def propose_pool(
+    settings: EngineSettings, cache: CacheFormat, name: str, revision: str, memory: Memory | None = None
+) -> pool_pb2.PoolSpec:
+    """The pool to make, if there is none yet, of the machine's memory if no other is given.
+
+    Raises UnsupportedModel where not one sequence would fit.
+    """
+    memory = memory or Memory(available_memory)
     size = settings.tokens_per_block
-    spec = pool_pb2.PoolSpec(name=settings.pool, arena=pool_pb2.ARENA_KIND_HOST)
+    spec = pool_pb2.PoolSpec(name=settings.pool, arena=ARENAS[settings.arena])
+    if memory.gpu_uuid:
+        spec.shards.add(rank=0, gpu_uuid=memory.gpu_uuid)
     spec.geometry.tokens_per_block = size
     spec.geometry.block_bytes = cache.block_bytes(size)
     spec.geometry.max_length = cache.max_length
-    spec.geometry.max_sequences = max(LEAST_SEQUENCES, settings.max_running)
-    spec.geometry.device_blocks = settings.blocks or _blocks(settings, cache, spec.geometry.block_bytes)
+    spec.geometry.max_sequences = settings.max_sequences
+    spec.geometry.device_blocks = settings.blocks or _blocks(settings, cache, spec.geometry.block_bytes, memory)
+    spec.geometry.host_blocks = _host_blocks(settings, spec.geometry.block_bytes)
     if settings.max_blocks is not None:
         spec.geometry.max_device_blocks = max(settings.max_blocks, spec.geometry.device_blocks)
     shape = cache.shape
@@ -72,14 +96,25 @@ def propose_pool(settings: EngineSettings, cache: CacheFormat, name: str, revisi
     return spec
 
 
-def _blocks(settings: EngineSettings, cache: CacheFormat, block_bytes: int) -> int:
-    """As many as are set in bytes; else as many sequences could need, as far as a share of the memory reaches."""
-    if settings.pool_bytes is not None:
-        if settings.pool_bytes < 2 * block_bytes:
-            raise UnsupportedModel(f"pool_bytes is {settings.pool_bytes}: two blocks take {2 * block_bytes}")
-        return settings.pool_bytes // block_bytes
-    needed = 1 + SEQUENCES * -(-cache.max_length // settings.tokens_per_block)
-    return max(2, min(needed, int(available_memory() * SHARE) // block_bytes))
+def _blocks(settings: EngineSettings, cache: CacheFormat, block_bytes: int, memory: Memory) -> int:
+    """As many as are set in bytes, or as a share of what is left; else as many sequences could need, as far as a share
+    reaches.
+    """
+    asked = settings.kv_memory
+    if asked is not None:
+        size = int(asked if asked > 1 else memory.left() * asked)
+        if size < 2 * block_bytes:
+            raise UnsupportedModel(f"kv_memory is {asked:g}, {size} bytes: two blocks take {2 * block_bytes}")
+        return size // block_bytes
+    sequences, share = (settings.max_running, GPU_SHARE) if memory.gpu_uuid else (SEQUENCES, SHARE)
+    needed = 1 + sequences * -(-cache.max_length // settings.tokens_per_block)
+    return max(2, min(needed, int(memory.left() * share) // block_bytes))
+
+
+def _host_blocks(settings: EngineSettings, block_bytes: int) -> int:
+    if settings.host_bytes is not None:
+        return settings.host_bytes // block_bytes
+    return settings.host_blocks or 0
 
 
 def available_memory() -> int:

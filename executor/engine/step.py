@@ -89,4 +89,4 @@ class Done:
     follows_failure: bool = False
     """It was not tried, because a step before it failed."""
     seconds: float = 0.0
-    """How long the device worked on it."""
+    """How long the device worked on it; of copies 0 where it does not know."""

@@ -7,8 +7,11 @@ import numpy as np
 
 from blockmgr.core.messages import NONE, Appends, Finished, Ints, Message, Progress, Reservations
 from blockmgr.core.states import FinishReason
+from executor.engine.entrance import admits, first_want, spare_blocks, take_returning, take_waiting
 from executor.engine.flight import DEPTH, Flight
+from executor.engine.preemption import Way
 from executor.engine.request import Request
+from executor.engine.room import blocks_of
 from executor.engine.sequence import Sequence
 from executor.engine.waiting import Waiting
 from executor.engine.work import Work
@@ -28,6 +31,8 @@ class Terms:
     """Positions for which blocks are wanted beyond the next steps."""
     retry: bool
     """Whether to ask again for what was refused for now: something may have changed."""
+    leaving: bool
+    """Whether nobody is to be moved or let in any more."""
     salt: Callable[[Request], bytes]
     """Under which salt a request shares cached blocks."""
 
@@ -44,6 +49,16 @@ class Turn:
     reserved: list[Sequence] = field(default_factory=list)
     asked: list[Waiting] = field(default_factory=list)
     tickets: list[int] = field(default_factory=list)
+    least: set[int] = field(default_factory=set)
+    """Handles of those of ``reserved`` that asked for their next position alone."""
+    swapped: list[Sequence] = field(default_factory=list)
+    """Who is to go to the host tier."""
+    released: list[Sequence] = field(default_factory=list)
+    """Who is to give up its blocks."""
+    returning: list[Sequence] = field(default_factory=list)
+    """Who is to come back."""
+    polls: bool = False
+    """Whether somebody waits for blocks that others may have given back meanwhile: only an answer can tell."""
     changes_solo: bool = False
     """Whether the manager thinks that another sequence runs alone, or none."""
 
@@ -52,9 +67,9 @@ class Turn:
         """Whether nothing is said beside the steps."""
         message = self.message
         said = (self.appended, self.ending, self.reserved, self.asked, self.tickets)
-        return not (
-            any(said) or len(message.progress.handles) or len(message.look_again) or message.failed or self.changes_solo
-        )
+        moved = (self.swapped, self.released, self.returning)
+        flags = message.failed or message.demote or self.changes_solo or self.polls
+        return not (any(said) or any(moved) or flags or len(message.progress.handles) or len(message.look_again))
 
 
 def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn:
@@ -72,13 +87,17 @@ def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn
     message.completed_step = flight.completed_step
     message.solo = work.solo.handle if work.solo is not None else 0
     turn.changes_solo = message.solo != work.solo_known
-    turn.tickets, work.copied = work.copied, []
+    turn.tickets, work.copies.done = work.copies.done, []
     message.tickets_done = ints(turn.tickets)
     _report(turn, work, completed)
     if not message.failed:
         _look_again(turn, work, terms)
         _reserve(turn, work, terms)
-        _admit(turn, work, terms)
+        if not terms.leaving:
+            _move(turn, work)
+            _admit(turn, work, terms)
+            turn.polls = terms.retry and work.waits_for_blocks
+    message.want = first_want(work)
     return turn
 
 
@@ -118,7 +137,11 @@ def _look_again(turn: Turn, work: Work, terms: Terms) -> None:
     """Prompts whose next block another was about to fill: it may have done so by now."""
     if terms.retry:
         turn.message.look_again = ints(
-            [one.handle for one in work.sequences.values() if one.awaiting and one.ending is None and one.is_level]
+            [
+                one.handle
+                for one in work.sequences.values()
+                if one.awaiting and one.ending is None and one.is_level and not one.parked
+            ]
         )
 
 
@@ -126,18 +149,24 @@ def _reserve(turn: Turn, work: Work, terms: Terms) -> None:
     """Ask for the blocks of the next few positions, well before they are needed."""
     lengths = []
     for sequence in work.sequences.values():
-        if sequence.ending is not None or sequence.awaiting or sequence.launched >= sequence.limit:
+        if sequence.ending is not None or sequence.awaiting or sequence.parked or sequence.launched >= sequence.limit:
             continue
         is_short = sequence.handle in work.short
         if is_short and not terms.retry:
             continue
-        stride = 2 * terms.chunk if sequence.is_prefill else DEPTH
+        stride = min(2 * terms.chunk, len(sequence.tokens) - sequence.launched) if sequence.is_prefill else DEPTH
         soon = min(sequence.launched + max(stride, terms.look_ahead), sequence.limit)
         # Look-ahead that was not granted is asked for again only with the next step: asking alone changes nothing.
-        missing = soon > len(sequence.table) * terms.tokens_per_block and (is_short or soon > sequence.asked)
+        room = len(sequence.table) * terms.tokens_per_block
+        needed = min(sequence.launched + stride, sequence.limit) > room
+        missing = needed or (soon > room and (is_short or soon > sequence.asked))
         if missing or sequence.frozen:
             sequence.asked = soon
             turn.reserved.append(sequence)
+            if is_short:
+                # There was not enough for all that: whoever gets no more than its next position gets on all the same.
+                turn.least.add(sequence.handle)
+                stride = 1
             lengths.append(min(sequence.launched + stride, sequence.limit))
     look_ahead = [
         min(terms.look_ahead, sequence.limit - length) for sequence, length in zip(turn.reserved, lengths, strict=True)
@@ -147,15 +176,29 @@ def _reserve(turn: Turn, work: Work, terms: Terms) -> None:
     )
 
 
+def _move(turn: Turn, work: Work) -> None:
+    """Who makes room goes as soon as nothing of it is in flight; who is away comes back when there is room."""
+    preemption = work.preemption
+    if preemption.leaving:
+        turn.swapped, turn.released = (preemption.departing(way) for way in (Way.SWAP, Way.RECOMPUTE))
+    elif preemption.away:
+        turn.returning = take_returning(work)
+    turn.message.swap_out = ints([one.handle for one in turn.swapped])
+    turn.message.release = ints([one.handle for one in turn.released])
+    turn.message.swap_in = ints([one.handle for one in turn.returning])
+
+
 def _admit(turn: Turn, work: Work, terms: Terms) -> None:
     tokens = 0
-    if work.blocked and not terms.retry:
+    if not len(work.waiting) or not admits(work) or (work.blocked and not terms.retry) or turn.returning:
         return
-    while len(turn.asked) < ADMISSIONS and work.admits:
+    spare = spare_blocks(work)
+    while len(turn.asked) < ADMISSIONS and admits(work):
         left = ADMITTED_TOKENS - tokens if tokens else float("inf")
-        waiting = work.take_waiting(left)
+        waiting = take_waiting(work, left, spare)
         if waiting is None:
             return
+        spare -= blocks_of(waiting.request, work.limits)
         tokens += len(waiting.request.prompt)
         turn.asked.append(waiting)
         turn.message.admissions.append(waiting.request.admission(2 * terms.chunk, terms.salt(waiting.request)))

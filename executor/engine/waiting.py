@@ -1,4 +1,4 @@
-"""Requests that wait to be admitted, and the blocks that those which run may still come to need."""
+"""Requests that wait to be admitted."""
 
 import time
 from bisect import insort
@@ -70,6 +70,10 @@ class WaitingRequests:
         insort(self._queue, waiting, key=lambda one: one.place)
         self._by_uuid[waiting.request.uuid] = waiting
 
+    def first(self, count: int) -> list[Waiting]:
+        """The first so many."""
+        return self._queue[:count]
+
     def remove(self, waiting: Waiting) -> None:
         """Take a request out."""
         self._queue.remove(self._by_uuid.pop(waiting.request.uuid))
@@ -87,34 +91,3 @@ class WaitingRequests:
                 return None
             passed.append(waiting)
         return None
-
-
-class Commitments:
-    """Blocks that admitted requests may come to need at their longest, against what the pool has.
-
-    As long as they fit, whatever runs can run to its end, and nothing has to be taken from anybody. That holds for an engine
-    that has its pool to itself, at the size that it found; nobody counts what others may come to need.
-    """
-
-    def __init__(self, usable_blocks: int) -> None:
-        self.usable_blocks = usable_blocks
-        self._held: dict[bytes, int] = {}
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        """Blocks committed."""
-        return self._total
-
-    def fits(self, blocks: int) -> bool:
-        """Whether a request of so many blocks can be admitted."""
-        return self._total + blocks <= self.usable_blocks
-
-    def hold(self, uuid: bytes, blocks: int) -> None:
-        """Commit to a request. Adopted ones are held even where they do not fit: nothing else is admitted then."""
-        self._total += blocks - self._held.get(uuid, 0)
-        self._held[uuid] = blocks
-
-    def release(self, uuid: bytes) -> None:
-        """A request has ended, or was not admitted."""
-        self._total -= self._held.pop(uuid, 0)

@@ -2,30 +2,22 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 import structlog
 
-from blockmgr.core.messages import Ticket
-from blockmgr.core.states import FinishReason, TicketKind
-from executor.engine.assembly import PendingChanges
-from executor.engine.device import Device
+from blockmgr.core.messages import Want
+from blockmgr.core.states import FinishReason
+from executor.engine.copies import Copies
 from executor.engine.news import Accepted, News, Refused, Stream, Unknown
+from executor.engine.preemption import Preemption
 from executor.engine.request import Limits, Request, RequestRefused
 from executor.engine.sequence import Sequence
-from executor.engine.step import Copy
-from executor.engine.waiting import Commitments, Waiting, WaitingRequests
+from executor.engine.waiting import Waiting, WaitingRequests
 from pagehold.engine.v1 import submit_pb2
 
 log = structlog.get_logger()
-
-TIERS = {
-    TicketKind.SWAP_OUT: (False, True),
-    TicketKind.DEMOTE: (False, True),
-    TicketKind.SWAP_IN: (True, False),
-}
-"""Whether source and destination of a copy lie in the host tier, where one of them does."""
-
 
 FEW = 64
 """Deadlines that may be kept though nobody has them any more."""
@@ -39,7 +31,12 @@ class Work:
     """
 
     def __init__(
-        self, limits: Limits, max_running: int, max_waiting: int, now: Callable[[], float] = time.time
+        self,
+        limits: Limits,
+        max_running: int,
+        max_waiting: int,
+        preemption: Preemption | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.limits = limits
         self.max_running = max_running
@@ -49,7 +46,8 @@ class Work:
         self.sequences: dict[int, Sequence] = {}
         """Handle → sequence, in the order of admission."""
         self.by_uuid: dict[bytes, Sequence] = {}
-        self.commitments = Commitments(limits.usable_blocks)
+        self.preemption = preemption or Preemption()
+        self.copies = Copies()
         self.free_blocks = limits.usable_blocks
         self.blocked = False
         """Whether the last admission was refused for want of something that may come back."""
@@ -63,9 +61,10 @@ class Work:
         """The sequence that runs alone because executors died with it."""
         self.solo_known = 0
         """Handle of the one that the manager knows to run alone."""
-        self.copied: list[int] = []
-        """Tickets whose copies have completed, to be reported."""
-        self.tickets: dict[int, tuple[Sequence | None, int]] = {}
+        self.wanted: Want | None = None
+        """What comes first of all that waits for blocks in other engines of the pool."""
+        self.passed: tuple[bytes, int] = (b"", 0)
+        """Which of those was passed last by a request let in here, and how often."""
         self.news: list[News] = []
         self._deadlines: list[tuple[float, bytes]] = []
         """A heap of deadlines, those of some requests that have ended included."""
@@ -97,6 +96,8 @@ class Work:
         except RequestRefused as error:
             self.refuse(request, error)
         else:
+            # Kept with it: what its age is must not depend on who works on it.
+            request.kept.arrived = request.kept.arrived or self.now()
             self.waiting.add(Waiting(request, self.now()))
             self._note_deadline(request)
 
@@ -167,47 +168,52 @@ class Work:
 
     # -- what runs -------------------------------------------------------------------------------------------------------
 
-    def take_waiting(self, most_tokens: float) -> Waiting | None:
-        """Take the next request that fits beside all that runs, even if each gets as long as it may, to ask for it."""
-
-        def fits(request: Request) -> bool:
-            return len(request.prompt) <= most_tokens and self.commitments.fits(request.blocks(self.limits))
-
-        waiting = self.waiting.take(fits)
-        if waiting is not None:
-            self.asked[waiting.request.uuid] = waiting
-            self.commitments.hold(waiting.request.uuid, waiting.request.blocks(self.limits))
-        return waiting
-
     @property
-    def admits(self) -> bool:
-        """Whether any admission is worth a try."""
+    def has_places(self) -> bool:
+        """Whether another sequence may be computed beside the others."""
         running = len(self.sequences) + len(self.asked)
         return not (self.draining or self.stopping or self.solo) and running < self.max_running
+
+    def take_size(self, usable_blocks: int) -> None:
+        """The pool has so many blocks by now: refuse what waits and can never fit any more."""
+        if usable_blocks in (0, self.limits.usable_blocks):
+            return
+        self.limits = replace(self.limits, usable_blocks=usable_blocks)
+        for waiting in list(self.waiting):
+            try:
+                waiting.request.check(self.limits)
+            except RequestRefused as error:
+                self.waiting.remove(waiting)
+                self.refuse(waiting.request, error)
+
+    @property
+    def waits_for_blocks(self) -> bool:
+        """Whether somebody waits to come back or to be let in."""
+        return bool(self.preemption.away) or (len(self.waiting) > 0 and self.has_places)
 
     @property
     def waits_for_manager(self) -> bool:
         """Whether somebody waits for what the manager refused for now, or for what another sequence computes."""
-        blocked = self.blocked and len(self.waiting) > 0
-        return blocked or bool(self.short) or any(one.awaiting for one in self.sequences.values())
+        return self.waits_for_blocks or bool(self.short) or any(one.awaiting for one in self.sequences.values())
 
     def take_up(self, sequence: Sequence) -> None:
         """A sequence that an earlier life has left goes on here."""
         self.add(sequence)
+        if sequence.parked:
+            self.preemption.away[sequence.handle] = sequence
         self._note_deadline(sequence.request)
 
     def add(self, sequence: Sequence) -> None:
         """A sequence is this engine's from now on."""
         self.sequences[sequence.handle] = sequence
         self.by_uuid[sequence.request.uuid] = sequence
-        self.commitments.hold(sequence.request.uuid, sequence.request.blocks(self.limits))
 
     def remove(self, sequence: Sequence) -> None:
         """A sequence has ended, and the manager knows it."""
         del self.sequences[sequence.handle]
         del self.by_uuid[sequence.request.uuid]
         self.short.discard(sequence.handle)
-        self.commitments.release(sequence.request.uuid)
+        self.preemption.forget(sequence)
         if self.solo is sequence:
             self.solo = None
 
@@ -218,7 +224,7 @@ class Work:
         for one in self.sequences.values():
             if one.ending is None:
                 going.append(one)
-                if one.suspect and self.solo is None:
+                if one.suspect and self.solo is None and not one.parked:
                     self.solo = one
                 if one.doubtful and doubtful is None and one.wants_to_run():
                     doubtful = one
@@ -234,29 +240,6 @@ class Work:
         sequence.suspect = False
         if self.solo is sequence:
             self.solo = None
-
-    # -- copies ----------------------------------------------------------------------------------------------------------
-
-    def perform(self, tickets: list[Ticket], device: Device, changes: PendingChanges) -> None:
-        """Launch the copies that a reply orders; later steps use their destinations."""
-        copies = []
-        for ticket in tickets:
-            sequence = self.sequences.get(ticket.handle)
-            source_on_host, destination_on_host = TIERS.get(ticket.kind, (False, False))
-            self.tickets[ticket.id] = (sequence, ticket.index)
-            if sequence is not None and not destination_on_host and ticket.index >= 0:
-                sequence.redirect(ticket.index, ticket.destination)
-                changes.note(sequence.slot, [(ticket.index, ticket.destination)])
-            copies.append(Copy(ticket.id, ticket.source, ticket.destination, source_on_host, destination_on_host))
-        if copies:
-            device.copy(copies)
-
-    def forget_copies(self, tickets: list[int]) -> None:
-        """The manager knows of these copies: its tables name the destinations from now on."""
-        for ticket in tickets:
-            sequence, index = self.tickets.pop(ticket, (None, -1))
-            if sequence is not None:
-                sequence.copied.pop(index, None)
 
 
 def accepted(sequence: Sequence, to: Stream | None = None) -> Accepted:

@@ -123,7 +123,7 @@ def test_a_hundred_cancelled_at_once_are_counted_and_nothing_runs_any_more(world
 
     def quiet() -> bool:
         now = figures(world)
-        return now["running_sequences"] == now["waiting_requests"] == now["committed_blocks"] == 0.0
+        return now["running_sequences"] == now["waiting_requests"] == now["preempted_sequences"] == 0.0
 
     wait_until(quiet, "the engine says that nothing runs")
     after = figures(world)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,9 @@ from tests.scripted.processes import wait_until
 
 USABLE = 11
 """Blocks of the pool, of which a sequence of 128 tokens needs 8."""
+
+LONG: dict[str, Any] = {"max_tokens": 88}
+"""With a prompt of 40 tokens: it takes long, and beside it there is no room for a prompt of 120."""
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +66,8 @@ def test_a_sequence_fills_all_but_the_whole_pool_alone(model: Path, door: Door) 
 
 
 def test_one_that_needs_much_is_passed_only_so_often(model: Path, door: Door) -> None:
-    running = start_of(random_ids(20, 8200), max_tokens=60)
-    big = start_of(random_ids(20, 8201), max_tokens=108)
+    running = start_of(random_ids(80, 8200), max_tokens=40)
+    big = start_of(random_ids(120, 8201), max_tokens=8)
     small = [start_of(random_ids(4, 8300 + place), max_tokens=8) for place in range(24)]
     door.start(running)
     door.await_accepted(running.uuid)
@@ -76,11 +80,11 @@ def test_one_that_needs_much_is_passed_only_so_often(model: Path, door: Door) ->
 
 
 def test_a_greater_priority_is_admitted_earlier(door: Door) -> None:
-    blocker = start_of(random_ids(20, 8400), max_tokens=108)
+    blocker = start_of(random_ids(40, 8400), **LONG)
     door.start(blocker)
     door.await_accepted(blocker.uuid)
     low, high = (
-        start_of(random_ids(20, 8401), request=request_pb2.Request(priority=priority), max_tokens=108)
+        start_of(random_ids(120, 8401), request=request_pb2.Request(priority=priority), max_tokens=8)
         for priority in (-1, 5)
     )
     door.start(low, high)
@@ -91,10 +95,10 @@ def test_a_greater_priority_is_admitted_earlier(door: Door) -> None:
 
 
 def test_a_full_queue_refuses_with_its_limit(door: Door) -> None:
-    blocker = start_of(random_ids(20, 8500), max_tokens=108)
+    blocker = start_of(random_ids(40, 8500), **LONG)
     door.start(blocker)
     door.await_accepted(blocker.uuid)
-    starts = [start_of(random_ids(20, 8501 + place), max_tokens=108) for place in range(44)]
+    starts = [start_of(random_ids(120, 8501 + place), max_tokens=8) for place in range(44)]
     door.start(*starts)
     refused = door.await_refused(starts[-1].uuid)
     assert (refused.by, refused.available) == (submit_pb2.REFUSED_BY_QUEUE, 40)
@@ -112,8 +116,8 @@ def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(door:
         """Start both again until the one in front has been reached within its time."""
         nonlocal blocker, waiting
         now = time.time()
-        blocker = start_of(random_ids(20, 8600), max_tokens=108, deadline=now + 0.3)
-        waiting = start_of(random_ids(20, 8601), max_tokens=108, deadline=now + 0.25)
+        blocker = start_of(random_ids(40, 8600), deadline=now + 0.25, **LONG)
+        waiting = start_of(random_ids(120, 8601), max_tokens=8, deadline=now + 0.2)
         door.start(blocker, waiting)
         assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DEADLINE
         wait_until(lambda: {blocker.uuid} & {*door.accepted, *door.refused}, "it is accepted or refused")
@@ -122,9 +126,9 @@ def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(door:
     blocker = waiting = start_of([5])
     wait_until(is_accepted, "it is reached in time")
     ended = door.await_ended(blocker.uuid)
-    # All its tokens take 108 steps, each of them slowed by more than the 108th part of its time.
+    # All its tokens take 88 steps, each of them slowed by more than the 88th part of its time.
     assert ended.reason == states_pb2.FINISH_REASON_DEADLINE
-    assert ended.tokens < 20 + 108
+    assert ended.tokens < 40 + 88
 
 
 def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(door: Door) -> None:
@@ -139,14 +143,14 @@ def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(door: Door) 
 
 
 def test_draining_refuses_what_waits_and_lets_the_rest_end(world: EngineWorld, door: Door) -> None:
-    blocker, waiting = (start_of(random_ids(20, 8800 + place), max_tokens=108) for place in range(2))
+    blocker, waiting = start_of(random_ids(40, 8800), **LONG), start_of(random_ids(120, 8801), max_tokens=8)
     door.start(blocker)
     door.await_output(blocker.uuid, 3)
     door.start(waiting)
     world.admin.Drain(pool_pb2.DrainRequest(), timeout=60)
     assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DRAINING
     world.admin.Undrain(pool_pb2.UndrainRequest(), timeout=60)
-    assert len(door.output(blocker.uuid)) == 108
+    assert len(door.output(blocker.uuid)) == 88
     wait_until(lambda: not door.loads[-1].draining, "the engine takes on more")
     again = door.start(start_of([5, 6]))[0]
     assert len(door.output(again)) == 16

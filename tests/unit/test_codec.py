@@ -168,6 +168,7 @@ REPLIES = st.builds(
     free_blocks=COUNTS,
     wanted=WANTS,
     usable_blocks=COUNTS,
+    fenced_blocks=COUNTS,
 )
 
 
@@ -223,6 +224,13 @@ def test_an_array_packed_whole_is_the_same_on_the_wire_as_its_elements_one_by_on
     one_by_one.appends.ids.extend(ids)
     one_by_one.appends.logprobs.extend([-0.5, 0.25])
     assert whole.SerializeToString() == one_by_one.SerializeToString()
+
+
+def test_a_number_of_the_fields_own_width_does_not_pass_for_another() -> None:
+    with pytest.raises(ValueError, match="starts holds -1, which does not fit a field of 32 bits"):
+        pack(turn_pb2.Turn().appends, starts=np.array([-1], dtype=np.int32))
+    with pytest.raises(ValueError, match=f"ids holds {2**31}, which does not fit a field of 32 bits"):
+        pack(turn_pb2.Turn().appends, ids=np.array([2**31], dtype=np.uint32))
 
 
 @pytest.mark.parametrize(("field", "number"), [("starts", 2**32), ("starts", -1), ("ids", 2**31)])

@@ -92,12 +92,13 @@ class FakeSession:
         return found
 
     def answer(self, **more: Any) -> Reply:
-        """Answer the last turn."""
+        """Answer the last turn. Whoever is ``short`` gets nothing."""
         turn = self.turns[-1]
-        reply = Reply(len(self.turns), free_blocks=1000, **more)
+        reply = Reply(len(self.turns), **{"free_blocks": 1000} | more)
         wanted = zip(*(array.tolist() for array in (turn.reservations.handles, turn.reservations.lengths)), strict=True)
         for handle, length in wanted:
-            self._grow(reply, handle, length)
+            if handle not in reply.short:
+                self._grow(reply, handle, length)
         for admission in turn.admissions:
             handle = handle_of(1, self._slots)
             self._slots += 1

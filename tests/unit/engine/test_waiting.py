@@ -1,10 +1,7 @@
-"""The queue of waiting requests, and commitments."""
-
-from hypothesis import given
-from hypothesis import strategies as st
+"""The queue of waiting requests."""
 
 from executor.engine.request import Request
-from executor.engine.waiting import MOST_PASSES, Commitments, Waiting, WaitingRequests
+from executor.engine.waiting import MOST_PASSES, Waiting, WaitingRequests
 from tests.unit.engine.sequences import LIMITS, request
 
 
@@ -59,35 +56,3 @@ def test_removed_ones_are_gone_and_places_are_counted() -> None:
     assert queue.get(first.uuid) is None
     assert len(queue) == 1
     assert taken(queue) is second
-
-
-def test_commitments_count_each_request_once_and_come_back() -> None:
-    commitments = Commitments(10)
-    commitments.hold(b"a", 6)
-    assert commitments.fits(4)
-    assert not commitments.fits(5)
-    commitments.hold(b"a", 7)
-    assert commitments.total == 7
-    commitments.release(b"a")
-    commitments.release(b"a")
-    assert commitments.total == 0
-
-
-@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 60)), max_size=40), st.integers(1, 20))
-def test_whatever_runs_together_could_all_be_as_long_as_it_may(sizes: list[tuple[int, int]], pool: int) -> None:
-    queue = queue_of(*[request(prompt, output) for prompt, output in sizes])
-    commitments, running = Commitments(pool), list[Request]()
-    ended = 0
-    while len(queue) or running:
-        waiting = queue.take(lambda one: commitments.fits(one.blocks(LIMITS)))
-        if waiting is not None:
-            commitments.hold(waiting.request.uuid, waiting.request.blocks(LIMITS))
-            running.append(waiting.request)
-            assert sum(one.blocks(LIMITS) for one in running) <= pool
-        elif running:
-            commitments.release(running.pop(0).uuid)
-            ended += 1
-        else:
-            break
-    fitting = sum(one.blocks(LIMITS) <= pool for one in (request(*size) for size in sizes))
-    assert ended == fitting or any(one.request.blocks(LIMITS) > pool for one in queue)

@@ -1,0 +1,113 @@
+"""A pool that holds far less than what is asked for: everybody ends, with the ids of a run without pressure."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from executor.models.generate import Sampling, generate
+from pagehold.admin.v1 import watch_pb2
+from pagehold.common.v1 import event_pb2
+from tests.engines.door import start_of
+from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
+from tests.models.checkpoints import random_ids
+from tests.scripted.processes import wait_until
+
+REQUESTS, OUTPUT = 64, 72
+
+LENGTHS = [3 + index * 7 % 53 for index in range(REQUESTS)]
+"""Of the prompts: most of what each needs, it needs only in the end."""
+
+PEAK = sum(-(-(length + OUTPUT - 1) // 16) for length in LENGTHS)
+"""Blocks that all of them need at their longest, if all run at once."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def watched(world: EngineWorld, count: int, *kinds: str) -> Counter[str]:
+    """The first ``count`` events of these kinds, by kind, as ``watch`` tells of them."""
+    numbers = [event_pb2.EventKind.Value(f"EVENT_KIND_{kind}") for kind in kinds]
+    found: Counter[str] = Counter()
+    watching = world.admin.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0, kinds=numbers), timeout=20)
+    for response in watching:
+        found.update(event_pb2.EventKind.Name(event.kind) for event in response.events.events)
+        if found.total() >= count:
+            watching.cancel()
+            break
+    return found
+
+
+@pytest.mark.parametrize(("preempt", "host_blocks"), [("swap", 600), ("recompute", 0), ("swap", 12), ("auto", 60)])
+def test_a_third_of_the_blocks_needed_is_enough_for_all(model: Path, preempt: str, host_blocks: int) -> None:
+    prompts = [random_ids(length, 20000 + index) for index, length in enumerate(LENGTHS)]
+    sampled: dict[str, Any] = {"temperature": 0.9, "top_k": 30}
+    with engine_world() as world:
+        engine = world.start_engine(
+            model,
+            *("--blocks", str(PEAK // 3 + 1), "--host-blocks", str(host_blocks), "--preempt", preempt),
+            *("--max-running", str(REQUESTS), "--chunk", "64", "--step-tokens", "256"),
+        )
+        door = world.door()
+        door.describe()
+        starts = [
+            start_of(prompt, max_tokens=OUTPUT, seed=index, **(sampled if index % 2 else {}))
+            for index, prompt in enumerate(prompts)
+        ]
+        keys = door.start(*starts)
+        outputs = [door.output(key, 240) for key in keys]
+        sampling = [Sampling(seed=index, **(sampled if index % 2 else {})) for index in range(REQUESTS)]
+        assert outputs == generate(tiny(model), prompts, OUTPUT, sampling=sampling)
+        gone = Counter(event["way"] for event in engine.events("makes room"))
+        assert 0 < gone.total() <= 2 * REQUESTS
+        if preempt != "auto":
+            assert set(gone) == {preempt}
+        world.check_all_free()
+        seen = watched(world, 2 * gone.total(), "SWAPPING_OUT", "SWAPPING_IN", "RELEASED", "RETURNED")
+        assert seen["EVENT_KIND_SWAPPING_OUT"] == seen["EVENT_KIND_SWAPPING_IN"]
+        assert seen["EVENT_KIND_RELEASED"] == seen["EVENT_KIND_RETURNED"]
+        assert seen.total() == 2 * gone.total()
+
+
+def test_two_engines_in_one_pool_that_is_too_small_for_both_do_not_starve_each_other(model: Path) -> None:
+    prompts = [random_ids(length, 21000 + index) for index, length in enumerate(LENGTHS[:32])]
+    with engine_world() as world:
+        for name in ("one", "two"):
+            world.start_engine(
+                model,
+                *("--name", name, "--blocks", str(PEAK // 8), "--host-blocks", "20", "--max-running", "16"),
+                *("--chunk", "64", "--step-tokens", "128"),
+            )
+            world.door(name).describe()
+        keys = [
+            door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts[place::2]])
+            for place, door in enumerate(world.doors)
+        ]
+        outputs: list[list[int]] = [[]] * len(prompts)
+        for place, door in enumerate(world.doors):
+            outputs[place::2] = [door.output(key, 240) for key in keys[place]]
+        assert outputs == generate(tiny(model), prompts, OUTPUT)
+        world.check_all_free()
+
+
+def test_what_made_room_is_taken_up_by_the_next_engine_and_goes_on(model: Path) -> None:
+    prompts = [random_ids(length, 22000 + index) for index, length in enumerate(LENGTHS[:24])]
+    ways = ("--blocks", str(PEAK // 12), "--host-blocks", "200", "--chunk", "64", "--step-tokens", "128")
+    with engine_world() as world:
+        for preempt in ("swap", "recompute"):
+            engine = world.start_engine(model, *ways, "--preempt", preempt, faulty=True, SLOW="0.005")
+            door = world.door()
+            door.describe()
+            keys = door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
+            wait_until(lambda engine=engine: engine.events("makes room"), "somebody makes room")
+            wait_until(lambda: world.statistics().sequences.swapped, "somebody is away")
+            engine.kill()
+            world.start_engine(model, *ways, "--preempt", preempt)
+            assert [door.output(key, 240) for key in keys] == generate(tiny(model), prompts, OUTPUT)
+            world.engines[-1].stop()
+            prompts = [[*prompt, 1] for prompt in prompts]
+        world.start_engine(model, *ways)
+        world.check_all_free()
