@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -139,18 +139,19 @@ class ScriptedExecutor:
         wait_until(lambda: self.process.poll() is not None, f"{self} ends; {self.trouble()}", seconds)
         return int(self.process.returncode)
 
+    def goes_to_its_end(self) -> bool:
+        """Let it go on if it stands still. Returns whether it has come to its end, a good one or not."""
+        if self.is_held():
+            self.go_on()
+        return bool(self.events("done")) or self.process.poll() is not None
+
     def await_done(self, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until all it was asked for has been delivered, and it has left, whatever holds there are on the way.
 
         Returns what it counted.
         """
 
-        def is_done() -> bool:
-            if self.is_held():
-                self.go_on()
-            return bool(self.events("done")) or self.process.poll() is not None
-
-        wait_until(is_done, f"{self} tells 'done'", seconds)
+        wait_until(self.goes_to_its_end, f"{self} tells 'done'", seconds)
         done = self.await_event("done")
         code = self.await_exit(seconds)
         assert code == 0, f"{self} exits with {code}: {self.trouble()}"
@@ -195,3 +196,9 @@ class ScriptedExecutor:
 
     def __repr__(self) -> str:
         return f"executor {self.name} ({self._number})"
+
+
+def await_all_done(executors: Sequence[ScriptedExecutor], seconds: float = 180.0) -> list[dict[str, Any]]:
+    """Wait until all are done that share a pool: none stands still meanwhile with what the others wait for."""
+    wait_until(lambda: not [one for one in executors if not one.goes_to_its_end()], f"{executors} are done", seconds)
+    return [one.await_done() for one in executors]

@@ -13,7 +13,7 @@ from executor.manager.channel import connect, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2, session_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven
-from tests.scripted.processes import ROOT, paced, wait_until
+from tests.scripted.processes import ROOT, await_all_done, paced, wait_until
 from tests.scripted.world import PAGEHOLD, World, environment, running
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -48,8 +48,8 @@ class Pair:
 
     def finish(self) -> None:
         """See all of it through to the end."""
+        await_all_done(self._executors)
         for executor in self._executors:
-            executor.await_done()
             self._world.check_delivered(executor.name, self._works[executor.name])
         self._world.check_memory()
 

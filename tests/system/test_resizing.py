@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pagehold.admin.v1 import pool_pb2, stats_pb2
 from tests.scripted import workload
 from tests.scripted.hand import HandDriven, spec
-from tests.scripted.processes import ScriptedExecutor, paced, wait_until
+from tests.scripted.processes import ScriptedExecutor, await_all_done, paced, wait_until
 from tests.scripted.world import GEOMETRY, World, running
 
 SMALL, MIDDLE, LARGE = 120, 200, 500
@@ -37,7 +37,7 @@ def run_until(executors: list[ScriptedExecutor], condition: Callable[[], bool], 
 
 
 def run_on(executors: list[ScriptedExecutor], times: int) -> None:
-    """Let executors go on from one standstill to the next, so often."""
+    """Let executors go on from one standstill to the next, so often: in turns, which they exchange for want of blocks too."""
     for _ in range(times):
         for executor in executors:
             executor.await_held()
@@ -55,7 +55,7 @@ def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away()
     with running() as world:
         for name in ("a", "b"):
             world.start_executor(
-                name, parts[name], geometry=geometry, mean_seconds=0.003, holds=paced("after-launch", 5, 100)
+                name, parts[name], geometry=geometry, mean_seconds=0.003, holds=paced("after-submit", 5, 100)
             )
         run_on(world.executors, 1)
         for _ in range(2):
@@ -67,8 +67,7 @@ def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away()
             run_on(world.executors, 1)
         resize(world, LARGE)
         world.start_executor("late", parts["late"], geometry=geometry)
-        for executor in world.executors:
-            done = executor.await_done(120)
+        for executor, done in zip(world.executors, await_all_done(world.executors), strict=True):
             assert done["copies"] > 0
             world.check_delivered(executor.name, parts[executor.name])
         world.check_memory()
