@@ -22,8 +22,17 @@ class Presence:
         """Put up the sign of ``instance`` (its UUID as 32 hexadecimal digits)."""
         folder(runtime_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = folder(runtime_dir) / instance
+        # A manager that looks between the two calls takes a sign that nobody holds yet for a dead one's.
+        while not self._put_up():
+            pass
+
+    def _put_up(self) -> bool:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        if os.fstat(self._descriptor).st_nlink:
+            return True
+        os.close(self._descriptor)
+        return False
 
     def close(self) -> None:
         """Take the sign down. May be repeated."""

@@ -16,7 +16,6 @@ from blockmgr.identity import Content, Shape, Shard
 from blockmgr.ledger.pool_ledger import PoolLedger
 from blockmgr.ledger.redo import RedoLog
 
-PAGE = 4096
 LABEL_BYTES = 16
 """Bytes that a pool's label is made of."""
 EPOCH_BITS = 32
@@ -141,7 +140,7 @@ class ManagedPool:
             arena.close()
 
 
-def bytes_for(geometry: PoolGeometry, blocks: int, granularity: int = PAGE) -> int:
+def bytes_for(geometry: PoolGeometry, blocks: int, granularity: int) -> int:
     """Bytes of memory, in whole pieces of ``granularity`` bytes, for so many blocks."""
     return -(-blocks * geometry.block_bytes // granularity) * granularity
 
@@ -175,7 +174,8 @@ def create_pool(
     host, ledger = None, None
     try:
         if geometry.host_blocks:
-            host = arena_of_kind("host").create(bytes_for(geometry, geometry.host_blocks), f"host.{spec.name}")
+            kind = arena_of_kind("host")
+            host = kind.create(bytes_for(geometry, geometry.host_blocks, kind.granularity), f"host.{spec.name}")
         meta: dict[str, Any] = {
             "number": number,
             "shape": asdict(spec.shape),
