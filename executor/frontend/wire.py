@@ -102,7 +102,7 @@ def _merge(message: Message, data: memoryview, path: str) -> None:
 
 
 def _merge_large(message: Message, field: _Field, data: memoryview, path: str) -> None:
-    """Merge a field that is larger than a piece."""
+    """Merge a field that is larger than a piece: a message, a text, or a list of numbers, all of which are varints here."""
     descriptor = message.DESCRIPTOR.fields_by_number.get(field.number)
     if descriptor is None or field.wire_type != _LENGTH_DELIMITED:
         raise InvalidRequest.of(path or "request", f"has a field {field.number}, which cannot be read")
