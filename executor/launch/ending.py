@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from blockmgr.configuration import WrongSetting
 from blockmgr.keeper import ChildSettings, read_plan
 from blockmgr.keeper.runtime import keeper_of, recall
-from blockmgr.processes import Process
+from blockmgr.processes import Process, ProcessError
 from executor.launch.lock import find_up
 
 PLAN = "plan.json"
@@ -51,7 +51,7 @@ def take_down(folder: Path, seconds: float, tell: Tell) -> bool:
 def end_leftovers(folder: Path, wanted: Iterable[ChildSettings], tell: Tell) -> list[str]:
     """End the children of an earlier `up` but those that are wanted just as they are; return the names of the ended.
 
-    The keeper of an `up` that was killed is ending them by now; it is waited for.
+    The keeper of an `up` that was killed is ending them by now; it is waited for, and killed if it stands still.
 
     Raises:
         StillThere: another keeper, which belongs to no `up`, stays.
@@ -108,8 +108,42 @@ def _await_keeper(folder: Path, tell: Tell) -> None:
             tell(f"waiting for the keeper in {folder} (process {keeper}) to end")
             told = True
         if time.monotonic() > deadline:
-            raise StillThere(f"a keeper that belongs to no `pagehold up` runs in {folder} (process {keeper})")
+            _kill_keeper(folder, keeper, tell)
         time.sleep(PAUSE)
+
+
+def _kill_keeper(folder: Path, keeper: int, tell: Tell) -> None:
+    """Kill the keeper of an `up` that is gone: it would have ended by itself if it did not stand still.
+
+    Raises:
+        StillThere: it belongs to no `up` or to one that lives, or it cannot be killed.
+    """
+    if not _is_abandoned(keeper):
+        raise StillThere(f"a keeper that belongs to no `pagehold up` runs in {folder} (process {keeper})")
+    with suppress(ProcessError), Process.open(keeper, "keeper") as process:
+        # Still the one that holds the folder: its id has not passed to another meanwhile.
+        if keeper_of(folder) == keeper:
+            tell(f"it has not ended within {KEEPER_SECONDS:g} s: it is killed")
+            process.kill()
+            if not process.wait(KILL_SECONDS):
+                raise StillThere(f"the keeper in {folder} (process {keeper}) cannot be killed")
+
+
+def _is_abandoned(keeper: int) -> bool:
+    """Whether a keeper was to end with a process that is dead by now."""
+    own = Path("/proc", str(keeper))
+    try:
+        command = (own / "cmdline").read_text().split("\0")
+        descriptor = command[command.index("--owner-pidfd") + 1]
+        facts = dict(line.split(":", 1) for line in (own / "fdinfo" / descriptor).read_text().splitlines())
+        owner = int(facts["Pid"])
+    except (OSError, ValueError, KeyError):
+        return False
+    try:
+        with Process.open(owner, "up") as process:
+            return process.is_dead
+    except ProcessError:
+        return True
 
 
 def _earlier_plan(folder: Path) -> list[ChildSettings]:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.keeper import ChildSettings, write_plan
-from executor.launch.ending import PLAN, Tell, end_children
+from executor.launch.ending import KEEPER_SECONDS, PLAN, Tell, end_children
 
 FAILURES, FAILURE_SECONDS = 5, 2.0
 """A keeper that dies so often in a row, each time sooner than so many seconds after its start, is given up."""
@@ -67,9 +67,13 @@ class Supervision:
 
     def stop(self) -> None:
         """Ask the keeper to stop all in good order; a second time, to kill all at once."""
-        self._is_stopping = True
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        is_again, self._is_stopping = self._is_stopping, True
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            if is_again:
+                # One that stands still hears nothing. What it leaves is ended without it.
+                asyncio.get_running_loop().call_later(KEEPER_SECONDS, process.kill)
 
     async def _run_keeper(self) -> int:
         process = self._process = self._start()

@@ -98,6 +98,28 @@ def test_a_keeper_that_is_not_its_own_is_left_alone(folder: UpFolder, monkeypatc
     assert folder.pids() == before
 
 
+def test_a_keeper_that_stands_still_keeps_nothing_running(folder: UpFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(folder)
+    folder.await_said("ready after")
+    left = folder.pids()
+    os.kill(left["keeper"], signal.SIGSTOP)
+    monkeypatch.setattr(ending, "KEEPER_SECONDS", 0.5)
+    assert ending.take_down(folder.runtime_dir, 0.5, print)
+    assert not any(map(folder.runs, left.values()))
+    assert folder.ups[0].wait(60) == -signal.SIGKILL
+
+
+def test_asked_twice_it_waits_for_no_keeper_that_stands_still(folder: UpFolder) -> None:
+    start(folder)
+    folder.await_said("ready after")
+    os.kill(folder.pids()["keeper"], signal.SIGSTOP)
+    folder.ups[0].terminate()
+    folder.await_said("stopping")
+    folder.ups[0].terminate()
+    assert folder.await_exit() == 1
+    assert folder.left() == []
+
+
 def test_a_process_that_ends_again_and_again_before_it_was_ready_ends_all_with_what_it_said(folder: UpFolder) -> None:
     start(folder, "manager=serve,engine=fail", PAGEHOLD_UP_ATTEMPTS="3")
     assert folder.await_exit() == 1
