@@ -3,7 +3,6 @@
 import os
 import select
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -354,7 +353,7 @@ def test_memory_comes_back_to_the_gpu_with_the_last_view_of_it(gpu: Gpu) -> None
     wait_until(lambda: abs(used(gpu) - before) < SLACK, "it is back", 10)
 
 
-def test_names_and_descriptors_alone_keep_the_contents(gpu: Gpu, tmp_path: Path) -> None:
+def test_names_and_descriptors_alone_keep_the_contents(gpu: Gpu) -> None:
     arena = CudaArena.create(GRANULE, "device.kept", gpu_uuid=gpu.uuid)
     arena.grow(GRANULE)
     mapping = CudaMapping.of(arena.extents, gpu_uuid=gpu.uuid)
