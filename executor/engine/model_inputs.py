@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from executor.engine.step import FROM_DEVICE, Ints, Step
-from executor.models.batch import AttentionBatch
+from executor.models.batch import AttentionBatch, Singles
 from executor.models.model import PagedModel
 
 Put = Callable[[NDArray[Any]], torch.Tensor]
@@ -77,6 +77,8 @@ class Inputs:
     """Entries of a table that the longest sequence needs, at least."""
     max_query: int
     """Tokens of the row with most."""
+    singles: torch.Tensor | None = None
+    """How many rows at the beginning have one token ``[1]``, int64, where they are to be told from those behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class InputArrays:
     rope_lengths: Ints
     width: int
     max_query: int
+    singles: int
+    """Rows at the beginning that have one token."""
 
     @classmethod
     def of(cls, step: Step, tokens_per_block: int) -> "InputArrays":
@@ -109,6 +113,7 @@ class InputArrays:
             rope_lengths=step.rope_lengths,
             width=max(-(-int(lengths.max()) // tokens_per_block), 1),
             max_query=int(step.counts.max()),
+            singles=int(np.argmax(np.append(step.counts, 2) > 1)),
         )
 
     def padded(self, rows: int, tokens: int, slot: int) -> "InputArrays":
@@ -130,10 +135,11 @@ class InputArrays:
             rope_lengths=_longer(self.rope_lengths, more_rows, 1),
             width=self.width,
             max_query=self.max_query,
+            singles=self.singles,
         )
 
-    def put(self, put: Put) -> Inputs:
-        """Bring them to the device."""
+    def put(self, put: Put, *, split: bool = False) -> Inputs:
+        """Bring them to the device. ``split``: single tokens are told from chunks."""
         return Inputs(
             slots=put(self.slots),
             ids=put(self.ids),
@@ -144,6 +150,7 @@ class InputArrays:
             rope_lengths=put(self.rope_lengths.astype(np.int32)),
             width=self.width,
             max_query=self.max_query,
+            singles=put(np.array([self.singles], dtype=np.int64)) if split else None,
         )
 
 
@@ -165,6 +172,17 @@ def forward(model: PagedModel, inputs: Inputs, state: SlotState, pool: torch.Ten
         max_query=inputs.max_query,
         is_decode=inputs.max_query == 1,
         rope_lengths=inputs.rope_lengths,
+        singles=_singles(inputs),
     )
     ids = torch.where(inputs.ids == FROM_DEVICE, state.last_ids[inputs.slots[inputs.rows]], inputs.ids)
     return model.forward(ids, fed, batch, pool)
+
+
+def _singles(inputs: Inputs) -> Singles | None:
+    if inputs.singles is None or inputs.max_query == 1:
+        return None
+    numbers = torch.arange(len(inputs.lengths), device=inputs.lengths.device)
+    return Singles(
+        lengths=inputs.lengths.masked_fill(numbers >= inputs.singles, 0),
+        chunk_starts=torch.maximum(inputs.query_starts, inputs.singles.to(torch.int32)),
+    )

@@ -32,6 +32,21 @@ class AttentionBatch:
     """[S] int32: the length, in tokens, from which each sequence's rope factors are computed; needed where the
     model's `rope_depends_on_length`. Keys are cached rotated: a sequence keeps one value as long as it keeps its KV,
     and shares blocks only with sequences of the same `rope_regime`."""
+    singles: "Singles | None" = None
+    """The sequences that come first and have one token in this step, where they are to be attended to as in a decode
+    step: that is faster, and gives the same bits."""
+
+
+@dataclass(frozen=True)
+class Singles:
+    """How a mixed step is cut into its leading single tokens and the chunks behind them. How many there are is known on
+    the model's device alone, so that a recorded step holds for any number.
+    """
+
+    lengths: torch.Tensor
+    """[S] int32: as a batch's, but 0 for all other sequences."""
+    chunk_starts: torch.Tensor
+    """[S + 1] int32: as a batch's `query_starts`, but none of these sequences has a token."""
 
 
 @dataclass(frozen=True)

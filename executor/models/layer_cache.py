@@ -51,15 +51,32 @@ class LayerCache:
                 window=window,
                 softcap=softcap,
             )
+        starts, out = batch.query_starts, None
+        if batch.singles is not None:
+            out, starts = torch.empty_like(query), batch.singles.chunk_starts
+            rows = min(len(query), len(batch.lengths))
+            # Rows that are none of these get zeros here, and what they are to have from what follows.
+            paged_decode(
+                query[:rows],
+                self._keys,
+                self._values,
+                batch.tables[:rows],
+                batch.singles.lengths[:rows],
+                scale=scale,
+                window=window,
+                softcap=softcap,
+                out=out[:rows],
+            )
         return paged_prefill(
             query,
             self._keys,
             self._values,
             batch.tables,
-            batch.query_starts,
+            starts,
             batch.lengths,
             scale=scale,
             window=window,
             softcap=softcap,
             max_query=batch.max_query,
+            out=out,
         )

@@ -103,6 +103,25 @@ class DeviceRunner:
         rest = [one.ids.tolist() for one in done[len(sequences) :]]
         return [[*first, *(ids[row] for ids in rest)] for row, first in enumerate(firsts)]
 
+    def mixed(self, sequences: list[Sequence], chunk: int, steps: int) -> list[list[int]]:
+        """So many steps, each of one more sequence than the one before: chunks of its prompt, then single tokens. Those
+        whose prompts are computed come first, as an engine has them.
+        """
+        before = len(self.wait())
+        outputs: dict[int, list[int]] = {id(sequence): [] for sequence in sequences}
+        sampling: list[list[Sequence]] = []
+        for step in range(steps):
+            going = sorted(sequences[: step + 1], key=lambda one: one.launched < one.prompt)
+            self.launch(*[(one, min(chunk, max(one.prompt - one.launched, 1))) for one in going])
+            sampling.append([one for one in going if one.launched >= one.prompt])
+            if step % 4 == 3:
+                self.wait()
+        for done, sampled in zip(self.wait()[before:], sampling, strict=True):
+            assert not done.error, done
+            for sequence, token in zip(sampled, done.ids.tolist(), strict=True):
+                outputs[id(sequence)].append(token)
+        return list(outputs.values())
+
     def close(self) -> None:
         """End the device."""
         self.device.close()

@@ -95,6 +95,15 @@ def test_recorded_steps_give_the_ids_of_steps_launched_kernel_by_kernel(
             assert recorded == eager.outputs(sequences_of(eager, wanted), STEPS)
 
 
+@pytest.mark.parametrize("chunk", [33, 400])
+def test_single_tokens_beside_chunks_of_prompts_give_the_same_ids(warm: DeviceRunner, chunk: int) -> None:
+    wanted = prompts(24)
+    mixed = warm.mixed(sequences_of(warm, wanted), chunk, 30)
+    assert sum(map(len, mixed)) > 150
+    for prompt, output in zip(wanted, mixed, strict=True):
+        assert output == warm.outputs(sequences_of(warm, [prompt]), max(len(output) - 1, 0))[0][: len(output)]
+
+
 def test_serving_waits_for_nothing_and_compiles_nothing(warm: DeviceRunner, compilations: Compilations) -> None:
     warm.free = list(range(1, TABLES.width))
     parameters = {"max_tokens": 200, "min_tokens": 200, "end_ids": [7, 11], "temperature": 0.7, "top_k": 50}

@@ -58,7 +58,7 @@ class Shape:
     @property
     def parts(self) -> list[int]:
         """Lengths of a step's arrays, in the order in which they lie one behind the other."""
-        return [self.tokens] * 3 + [self.rows] * 3 + [self.rows + 1]
+        return [self.tokens] * 3 + [self.rows] * 3 + [self.rows + 1, 1]
 
 
 class StepGraphs:
@@ -120,7 +120,7 @@ class StepGraphs:
         """Do what is to be recorded, over padding alone: what it needs is compiled and loaded then."""
         nothing = np.zeros(0, dtype=np.int64)
         starts = np.zeros(1, dtype=np.int64)
-        padding = self.array(shape, InputArrays(nothing, nothing, nothing, nothing, starts, nothing, nothing, 1, 1))
+        padding = self.array(shape, InputArrays(nothing, nothing, nothing, nothing, starts, nothing, nothing, 1, 1, 0))
         self._fed[: len(padding)].copy_(torch.from_numpy(padding))
         made = forward(self._inputs(shape))
         if self._hidden is None:
@@ -130,7 +130,7 @@ class StepGraphs:
     def _inputs(self, shape: Shape) -> Inputs:
         """Inputs made of what stands in the memory that recorded steps read: part of the recorded work."""
         parts = self._fed[: sum(shape.parts)].split(shape.parts)
-        ids, positions, rows, slots, lengths, rope_lengths, query_starts = parts
+        ids, positions, rows, slots, lengths, rope_lengths, query_starts, singles = parts
         return Inputs(
             slots=slots,
             ids=ids,
@@ -141,14 +141,14 @@ class StepGraphs:
             rope_lengths=rope_lengths.to(torch.int32),
             width=shape.width,
             max_query=1 if shape.is_decode else max(shape.tokens, 2),
+            singles=singles,
         )
 
     def array(self, shape: Shape, arrays: InputArrays) -> Ints:
         """A step's arrays as a recorded one takes them, one behind the other, filled up with padding."""
         full = arrays.padded(shape.rows, shape.tokens, self._state.padding)
-        return np.concatenate(
-            (full.ids, full.positions, full.rows, full.slots, full.lengths, full.rope_lengths, full.query_starts)
-        )
+        rows = full.slots, full.lengths, full.rope_lengths, full.query_starts, [full.singles]
+        return np.concatenate((full.ids, full.positions, full.rows, *rows))
 
     def replay(self, shape: Shape, fed: torch.Tensor) -> torch.Tensor:
         """Do a recorded step over ``fed``, on the current stream. Returns hidden states ``[tokens, hidden_size]``, which the

@@ -111,7 +111,7 @@ def _padding(device: CudaDevice, tokens: int, rows: int) -> Step:
 def _run(device: CudaDevice, step: Step) -> None:
     """Do a step kernel by kernel, with the choice of tokens. Waits for it."""
     with device.staging.used_now() as bundle:
-        inputs = InputArrays.of(step, device.state.sizes.tokens_per_block).put(bundle.put)
+        inputs = InputArrays.of(step, device.state.sizes.tokens_per_block).put(bundle.put, split=True)
         choosing = choosing_of(step, bundle.put, LEAST_ROWS)
         bundle.send()
         hidden = device.forward(inputs)

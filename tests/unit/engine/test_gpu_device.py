@@ -117,6 +117,19 @@ def test_recorded_steps_give_the_ids_of_steps_that_are_launched(model: PagedMode
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_single_tokens_beside_chunks_of_prompts_give_the_same_ids(model: PagedModel, warm: bool) -> None:
+    runner = Runner(model)
+    if warm:
+        warm_up(runner.device)
+    prompts = [random_ids(3 + 5 * slot, slot) for slot in range(6)]
+    sequences = [runner.sequence(slot, prompt) for slot, prompt in enumerate(prompts)]
+    for prompt, output in zip(prompts, runner.mixed(sequences, 7, 14), strict=True):
+        assert len(output) > 3
+        assert output == generate(model, [prompt], len(output))[0]
+    runner.close()
+
+
 def test_nothing_waits_for_the_gpu_but_completions_come_only_when_it_is_done(runner: Runner) -> None:
     warm_up(runner.device)
     one = runner.any_sequence(0)
