@@ -53,7 +53,7 @@ class LayerCache:
             )
         starts, out = batch.query_starts, None
         if batch.singles is not None:
-            out, starts = torch.empty_like(query), batch.singles.chunk_starts
+            out, starts = query.new_empty(query.shape), batch.singles.chunk_starts
             rows = min(len(query), len(batch.lengths))
             # Rows that are none of these get zeros here, and what they are to have from what follows.
             paged_decode(

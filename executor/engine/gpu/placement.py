@@ -4,12 +4,15 @@ import os
 import sys
 from dataclasses import dataclass
 
+import structlog
 import torch
 
 from blockmgr.arena import ArenaError
 from blockmgr.arena.driver import VISIBLE, ordinal_of, visible_gpus
 from blockmgr.arena.nvml import find_gpu
 from executor.models.cublas import pin_cublas
+
+log = structlog.get_logger()
 
 CPU, AUTO = "cpu", "auto"
 
@@ -55,5 +58,6 @@ def _first_gpu() -> str:
         return ""
     try:
         return next(iter(visible_gpus()), "")
-    except ArenaError:
+    except ArenaError as error:
+        log.info("no GPU can be used", reason=str(error))
         return ""
