@@ -1,5 +1,6 @@
 """What the block manager costs."""
 
+import os
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -23,6 +24,10 @@ def manager(
     ] = None,
     sizes: Sizes = "1,64,256,1024",
     rounds: Annotated[int, typer.Option("--rounds", min=20, help="Turns of each number of sequences.")] = 1000,
+    cores: Annotated[
+        str | None,
+        typer.Option("--cores", metavar="EXECUTOR,MANAGER", help="Keep the two processes of a turn each to a core."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Measure the block manager: turns of a session, what carries them, the ledger, the allocator alone.
@@ -33,11 +38,11 @@ def manager(
 
     from pagehold.client.output import print_json, show
 
-    wanted, numbers = part or list(Part), _sizes(sizes)
+    wanted, numbers, kept_to = part or list(Part), _sizes(sizes), _cores(cores)
     measured: dict[str, Any] = {}
     shown: list[RenderableType] = []
     for name in wanted:
-        measured[name.value], drawn = _measure(name, numbers, rounds)
+        measured[name.value], drawn = _measure(name, numbers, rounds, kept_to)
         shown += [drawn, ""]
     if json:
         return print_json(measured)
@@ -51,12 +56,22 @@ def _sizes(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _measure(part: Part, sizes: list[int], rounds: int) -> tuple[Any, Any]:
+def _cores(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    here = os.sched_getaffinity(0)
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdecimal() and int(part) in here for part in parts):
+        raise typer.BadParameter(f"--cores is {text!r}: two of the cores {sorted(here)}, with a comma between")
+    return int(parts[0]), int(parts[1])
+
+
+def _measure(part: Part, sizes: list[int], rounds: int, cores: tuple[int, int] | None) -> tuple[Any, Any]:
     """The figures of one part, and their table."""
     from bench.manager import allocator, codec, commits, report, turns
 
     if part is Part.TURNS:
-        of_turns = turns.measure(sizes, rounds)
+        of_turns = turns.measure(sizes, rounds, cores)
         return of_turns, report.turns_table(of_turns)
     if part is Part.CODEC:
         of_codec = {size: codec.measure(size) for size in sizes}

@@ -4,8 +4,12 @@ Every turn reports a step of n running sequences: a token each, and more room fo
 prompts are of random lengths, so block boundaries do not coincide. A second executor is registered and idle. The parts
 are measured apart, in this process on the same messages, by the processor time that each takes; the rest of a turn is
 the wire and being scheduled.
+
+The two processes may each be kept to a core, as an operator may keep them (``CPUAffinity=`` of a unit, ``taskset``): then
+neither comes back to a core whose caches are full of the other's.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,9 +25,12 @@ from bench.manager.load import whole_turns
 from bench.manager.parts import Parts
 from executor.manager import register
 
+Cores = tuple[int, int]
+"""Of the executors, which are this process and the idle one; and of the manager."""
+
 
 @contextmanager
-def manager_with_idle_executor() -> Iterator[Path]:
+def manager_with_idle_executor(cores: Cores | None = None) -> Iterator[Path]:
     """A manager, and an executor beside the one that is measured, which does nothing. Yields their runtime folder."""
     with tempfile.TemporaryDirectory(prefix="ph-") as folder:
         runtime_dir = Path(folder) / "run"
@@ -37,10 +44,20 @@ def manager_with_idle_executor() -> Iterator[Path]:
             try:
                 assert idle.stdout is not None
                 idle.stdout.readline()
+                if cores is not None:
+                    _keep_to(cores[0], os.getpid(), idle.pid)
+                    _keep_to(cores[1], manager.pid)
                 yield runtime_dir
             finally:
                 idle.kill()
                 manager.kill()
+
+
+def _keep_to(core: int, *pids: int) -> None:
+    """Keep every thread of these processes, and those that they will start, to one core."""
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {core})
 
 
 def percentiles(seconds: list[float]) -> dict[str, float]:
@@ -49,10 +66,10 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
     return {f"p{which}_us": round(float(np.percentile(measured, which)), 1) for which in (50, 90, 99)}
 
 
-def measure(sizes: Sequence[int], rounds: int) -> dict[int, dict[str, Any]]:
+def measure(sizes: Sequence[int], rounds: int, cores: Cores | None = None) -> dict[int, dict[str, Any]]:
     """Whole turns and their parts, by the number of sequences."""
     results: dict[int, dict[str, Any]] = {}
-    with manager_with_idle_executor() as runtime_dir:
+    with manager_with_idle_executor(cores) as runtime_dir:
         registration = register(runtime_dir, "busy", pool_spec())
         session = registration.open_session()
         step = 0
