@@ -19,8 +19,10 @@ class Presence:
     """One executor's sign. Held until closed, or until the process dies."""
 
     def __init__(self, runtime_dir: Path, instance: str) -> None:
-        """Put up the sign of ``instance`` (its UUID as 32 hexadecimal digits)."""
+        """Put up the sign of ``instance`` (its UUID as 32 hexadecimal digits). Signs of the dead are cleared away."""
         folder(runtime_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Whoever is killed leaves its sign behind. Nobody else looks at them as long as managers have their memory.
+        executors_present(runtime_dir)
         self._path = folder(runtime_dir) / instance
         # A manager that looks between the two calls takes a sign that nobody holds yet for a dead one's.
         while not self._put_up():

@@ -85,7 +85,9 @@ def read_plan(path: Path) -> list[ChildSettings]:
         raise WrongSetting(f"{path} does not describe children: {error}") from error
 
 
-def _child(entry: dict[str, object]) -> ChildSettings:
+def _child(entry: object) -> ChildSettings:
+    if not isinstance(entry, dict):
+        raise TypeError("a child must be an object")
     delay, command = entry.pop("restart_delay"), entry.pop("command")
     if not isinstance(delay, dict) or not isinstance(command, list):
         raise TypeError("restart_delay must be an object and command a list")

@@ -357,6 +357,7 @@ def test_a_pool_is_resized_in_blocks_or_bytes(pagehold: Console, worker: Worker)
     assert "32 -> 48 device blocks" in pagehold("resize", "48")
     assert "48 -> 64 device blocks" in pagehold("resize", "256KiB")
     assert "device_blocks is 4096, but must lie in 2..64" in pagehold("resize", "4096", code=1)
+    assert f"device_blocks is {(1 << 32) - 1}, but must lie in 2..64" in pagehold("resize", "9" * 20 + "GiB", code=1)
     assert "is no size" in pagehold("resize", "big", code=2)
 
 

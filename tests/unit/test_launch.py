@@ -75,6 +75,13 @@ def test_a_keeper_reads_the_plan_that_was_written(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "plan.json") == children
 
 
+@pytest.mark.parametrize("text", ["", "{", "[1]", "[{}]", '[{"command": 1, "restart_delay": {}}]'])
+def test_a_plan_that_was_damaged_is_told_so(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(WrongSetting, match="does not describe children"):
+        read_plan(tmp_path / "plan.json")
+
+
 # -- settings -----------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,15 @@ def test_signs_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
     assert not list(presence.folder(tmp_path).iterdir())
 
 
+def test_who_puts_up_a_sign_clears_those_of_the_dead_away_and_of_nobody_else(tmp_path: Path) -> None:
+    other = Presence(tmp_path, "1" * 32)
+    (presence.folder(tmp_path) / ("2" * 32)).touch()
+    sign = Presence(tmp_path, INSTANCE)
+    assert {path.name for path in presence.folder(tmp_path).iterdir()} == {INSTANCE, "1" * 32}
+    other.close()
+    sign.close()
+
+
 def test_a_sign_that_is_cleared_away_before_it_is_held_is_put_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,8 @@ def ledger_block(geometry: PoolGeometry, name: BlockId) -> int:
     host = is_host_tier(name.tier, "id.tier")
     blocks, tier = (geometry.host_blocks, "host") if host else (geometry.max_device_blocks, "device")
     if name.block >= blocks:
-        raise NotFound(f"there is no block {name.block} on the {tier} tier: its blocks are 0..{blocks - 1}")
+        there = f"its blocks are 0..{blocks - 1}" if blocks else "it has none"
+        raise NotFound(f"there is no block {name.block} on the {tier} tier: {there}")
     return name.block + (geometry.host_base if host else 0)
 
 

@@ -71,6 +71,16 @@ def test_all_wrong_fields_are_named_at_once(caller: Caller, service: ScriptedSer
     )
 
 
+def test_what_the_text_says_already_is_not_said_again(caller: Caller, service: ScriptedService) -> None:
+    text, failure = "the model has no chat template", error_details_pb2.PreconditionFailure()
+    failure.violations.add(type="PRECONDITION", subject="request", description=text)
+    service.script += [refusal_of(Code.FAILED_PRECONDITION, "PRECONDITION", text=text, details=(failure,))]
+    with pytest.raises(pagehold.PreconditionFailed) as raised:
+        caller.generate("x")
+    assert str(raised.value) == text
+    assert raised.value.violations == {"request": (text,)}
+
+
 def test_what_never_fits_has_both_numbers(caller: Caller, service: ScriptedService) -> None:
     failure = error_details_pb2.PreconditionFailure()
     failure.violations.add(type="ERROR_REASON_NEVER_FITS", subject="pool", description="5 blocks, 4 there are")

@@ -89,6 +89,12 @@ def test_a_deadline_is_never_below_nothing() -> None:
     assert (deadline.left(), deadline.passed) == (0.0, True)
 
 
+@pytest.mark.parametrize("seconds", [float("inf"), 1e300])
+def test_a_deadline_beyond_all_time_is_none(seconds: float) -> None:
+    deadline = Deadline(seconds, Persistence(5, 60))
+    assert (deadline.seconds, deadline.left(), deadline.passed) == (None, None, False)
+
+
 def test_recovering_begins_with_a_pause() -> None:
     wire = Wire(Answer(), [])
     generation = generation_of(wire)

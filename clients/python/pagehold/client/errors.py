@@ -41,7 +41,11 @@ class PageholdError(Exception):
 
     def __init__(self, text: str, code: grpc.StatusCode, details: Details | None = None) -> None:
         details = details or Details()
-        unsaid = [f"{name}: {'; '.join(said)}" for name, said in details.violations.items() if name not in text]
+        unsaid = [
+            f"{name}: {'; '.join(said)}"
+            for name, said in details.violations.items()
+            if name not in text and not all(one in text for one in said)
+        ]
         super().__init__(f"{text}: {'; '.join(unsaid)}" if unsaid else text)
         self.code = code
         self.reason = details.reason

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 
+NEVER = 10 * 365 * 86400.0
+"""Seconds from which on a deadline is none, infinity among them: gRPC counts in whole numbers, and begins anew."""
+
 
 @dataclass(slots=True)
 class Persistence:
@@ -30,9 +33,10 @@ class Persistence:
 
 
 class Deadline:
-    """When a call has to be over; ``seconds`` None: never."""
+    """When a call has to be over; ``seconds`` None, or so many that it makes no difference: never."""
 
     def __init__(self, seconds: float | None, persistence: Persistence) -> None:
+        seconds = None if seconds is not None and seconds >= NEVER else seconds
         self.seconds = seconds
         self._clock = persistence.clock
         self._end = None if seconds is None else persistence.clock() + seconds

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 Executor = Annotated[str | None, typer.Argument(metavar="EXECUTOR", help="Name or epoch; absent: the whole pool.")]
 
 
+MOST_BLOCKS = (1 << 32) - 1
+
+
 def resize(
     size: Annotated[
         str, typer.Argument(metavar="SIZE", help="Device blocks, the null block included; or bytes: 8GiB.")
@@ -36,7 +39,8 @@ def resize(
         blocks = number
         if is_bytes:
             blocks = number // (await client.pool_stats()).stats.geometry.block_bytes
-        answer = await client.resize(blocks)
+        # What is beyond any field's limit is beyond the pool's too, and that the manager names.
+        answer = await client.resize(min(blocks, MOST_BLOCKS))
         if wait and answer.in_use_beyond:
             await _wait_until_moved(client, answer)
         return answer

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def watch(
     since: Annotated[
-        int | None, typer.Option("--since", min=0, help="Begin behind this revision instead of with what comes next.")
+        int | None,
+        typer.Option(
+            "--since", min=0, max=(1 << 64) - 1, help="Begin behind this revision instead of with what comes next."
+        ),
     ] = None,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the pool as it is.")] = False,
     kind: Annotated[
