@@ -91,4 +91,4 @@ def _child(entry: object) -> ChildSettings:
     delay, command = entry.pop("restart_delay"), entry.pop("command")
     if not isinstance(delay, dict) or not isinstance(command, list):
         raise TypeError("restart_delay must be an object and command a list")
-    return ChildSettings(command=tuple(command), restart_delay=RestartDelay(**delay), **entry)  # type: ignore[arg-type]
+    return ChildSettings(command=tuple(command), restart_delay=RestartDelay(**delay), **entry)
