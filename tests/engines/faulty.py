@@ -3,7 +3,8 @@
     python -m tests.engines.faulty MODEL [flags of `pagehold executor`]
 
 NAN_AT, RAISE_AT and DIE_AT hold a token id: a token of that id makes its row's logits no numbers, its step fail, or kills
-the process. RAISE_ONCE makes the first step fail that has it, and SLOW gives each step so many seconds more. With POISON
+the process. RAISE_ONCE makes the first step fail that has it, and SLOW gives each step so many seconds more. HOLD names a
+file: while it is there, a step with a token whose id it holds stands still. With POISON
 set, no block but those of a step's own sequences holds a number when it begins, the null block apart: whoever else there
 is loses what it had, so one sequence at a time runs.
 """
@@ -12,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +27,15 @@ from executor.models.model import PagedModel
 def number(name: str) -> int:
     """A token id of the environment; one that no token has, where it is not set."""
     return int(os.environ.get(name, -2))
+
+
+def is_held(ids: torch.Tensor) -> bool:
+    """Whether a step with these ids is to stand still just now."""
+    try:
+        held = int(Path(os.environ["HOLD"]).read_text())
+    except (KeyError, FileNotFoundError):
+        return False
+    return bool((ids == held).any())
 
 
 class FaultyModel:
@@ -43,6 +54,8 @@ class FaultyModel:
     ) -> torch.Tensor:
         """The model's own, with faults."""
         time.sleep(self._slow)
+        while is_held(ids):
+            time.sleep(0.005)
         if "POISON" in os.environ:
             others = torch.ones(len(pool), dtype=torch.bool)
             others[batch.tables.flatten().long()] = False

@@ -89,9 +89,21 @@ class EngineWorld(World):
     ) -> EngineProcess:
         """Start an engine, and do not wait for it. ``faulty``: one whose model fails where it is told to."""
         program = [sys.executable, "-m", "tests.engines.faulty"] if faulty else [*PAGEHOLD, "executor"]
+        environment = {"HOLD": str(self.directory / "hold")} | environment
         engine = EngineProcess(self, len(self.engines), [*program, str(model), *arguments], environment)
         self.engines.append(engine)
         return engine
+
+    @contextmanager
+    def held_at(self, token: int) -> Iterator[None]:
+        """Let steps of faulty engines that have a token of this id stand still meanwhile."""
+        draft = self.directory / "hold.draft"
+        draft.write_text(str(token))
+        draft.rename(self.directory / "hold")
+        try:
+            yield
+        finally:
+            (self.directory / "hold").unlink()
 
     def door(self, engine: str = "engine") -> Door:
         """A door to an engine, which may still be starting."""

@@ -14,7 +14,7 @@ import pytest
 from executor.models.generate import generate
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
-from pagehold.engine.v1 import submit_pb2
+from pagehold.engine.v1 import description_pb2, submit_pb2
 from tests.engines.door import Door, start_of
 from tests.engines.world import EngineProcess, EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import random_ids
@@ -54,6 +54,11 @@ def is_over(door: Door, key: bytes) -> bool:
     return key in door.ended or key in door.refused
 
 
+def listed(door: Door) -> list[bytes]:
+    """What the engine works on, and what waits there."""
+    return [one.uuid for one in door.engine.ListWork(description_pb2.ListWorkRequest(), timeout=60).work]
+
+
 def cancel_at_manager(door: Door, key: bytes) -> None:
     try:
         door.manager.CancelSequence(sequence_pb2.CancelSequenceRequest(uuid=key), timeout=60)
@@ -62,30 +67,37 @@ def cancel_at_manager(door: Door, key: bytes) -> None:
             raise
 
 
-def test_one_in_prefill_stops_within_a_chunk_and_the_next_begins(model: Path, door: Door) -> None:
-    long = start_of(random_ids(120, 1), max_tokens=8)
-    door.start(long)
-    handle = door.await_accepted(long.uuid).handle
-    wait_until(lambda: door.computing.get(handle), "a chunk is computed")
-    prompt = random_ids(8, 2)
-    door.say(cancels=[long.uuid])
-    short = door.start(start_of(prompt, max_tokens=4))[0]
+def test_one_in_prefill_stops_within_a_chunk_and_the_next_begins(model: Path, world: EngineWorld, door: Door) -> None:
+    ids, prompt = random_ids(120, 1), random_ids(8, 2)
+    stands_at = next(id_ for place, id_ in enumerate(ids) if place >= 40 and id_ not in ids[:place])
+    long = start_of(ids, max_tokens=8)
+    with world.held_at(stands_at):
+        door.start(long)
+        handle = door.await_accepted(long.uuid).handle
+        wait_until(lambda: door.computing.get(handle), "a chunk is computed")
+        door.say(cancels=[long.uuid])
+        short = door.start(start_of(prompt, max_tokens=4))[0]
+        wait_until(lambda: short in listed(door), "the engine has heard of both")
     assert door.await_ended(long.uuid).reason == CANCELLED
     assert door.computing[handle][-1] < 112
     assert door.output(short) == generate(tiny(model), [prompt], 4)[0]
 
 
-def test_one_that_decodes_ends_with_what_is_recorded(model: Path, door: Door) -> None:
+def test_one_that_decodes_ends_with_what_is_recorded(model: Path, world: EngineWorld, door: Door) -> None:
     prompt = random_ids(20, 3)
+    whole = generate(tiny(model), [prompt], 100)[0]
+    known = [*prompt, *whole]
+    stands_at = next(id_ for place, id_ in enumerate(whole) if place >= 8 and id_ not in known[: len(prompt) + place])
     start = start_of(prompt, max_tokens=100)
-    door.start(start)
-    door.await_output(start.uuid, 5)
-    cancel_at_manager(door, start.uuid)
+    with world.held_at(stands_at):
+        door.start(start)
+        door.await_output(start.uuid, 5)
+        cancel_at_manager(door, start.uuid)
     ended = door.await_ended(start.uuid)
     assert ended.reason == CANCELLED
     have = door.output(start.uuid)
     assert 5 <= len(have) < 100
-    assert have == generate(tiny(model), [prompt], 100)[0][: len(have)]
+    assert have == whole[: len(have)]
 
 
 def test_one_that_waits_for_a_peer_and_the_peer_itself(model: Path, door: Door) -> None:

@@ -38,14 +38,14 @@ def check(model: Path, world: EngineWorld, door: Door, keys: list[bytes], prompt
 def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path) -> None:
     prompts = prompts_of(1)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01")
+        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.03")
         door = world.door()
         keys = submit(door, prompts)
         for round_ in range(2):
             for key in keys:
                 door.await_output(key, 10 + 15 * round_)
             engine.kill()
-            engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01")
+            engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.03")
         check(model, world, door, keys, prompts)
         assert len(engine.events("adopted")) == len(keys)
         world.check_all_free()
@@ -100,7 +100,7 @@ def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> Non
 def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Path) -> None:
     prompts = prompts_of(50)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_STOP_GRACE="60")
+        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.03", PAGEHOLD_ENGINE_STOP_GRACE="60")
         door = world.door()
         keys = submit(door, prompts)
         for key in keys:
