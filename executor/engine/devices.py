@@ -38,7 +38,16 @@ def make_device(
     if not place.gpu_uuid:
         return HostDevice(model, mapping, tables, vocabulary, news)
     extent = Extent(settings.max_running, settings.step_tokens)
-    device = CudaDevice(model, mapping, tables, vocabulary, extent, CudaRuntime(place.device, compilations), news)
+    device = CudaDevice(
+        model,
+        mapping,
+        tables,
+        vocabulary,
+        extent,
+        CudaRuntime(place.device, compilations),
+        news,
+        records=settings.record_steps,
+    )
     warm_up(device)
     compilations.serving = True
     return device

@@ -41,7 +41,8 @@ def join_pool(settings: EngineSettings, place: Place, prepared: Prepared) -> tup
     tables = Tables(settings.max_sequences, -(-cache.max_length // size), size)
 
     def left() -> int:
-        found = memory_left(model, cache.block_bytes(size), tables, Extent(settings.max_running, settings.step_tokens))
+        extent = Extent(settings.max_running, settings.step_tokens)
+        found = memory_left(model, cache.block_bytes(size), tables, extent, records=settings.record_steps)
         log.info("the largest steps were tried", bytes_left=found)
         return found
 

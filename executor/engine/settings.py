@@ -43,6 +43,9 @@ class EngineSettings(ProcessSettings):
     arena: Literal["auto", "host", "cuda", "cuda-ipc"] = Field(
         "auto", description="kind of memory that the pool is made of, if it is made now"
     )
+    record_steps: bool = Field(
+        True, description="on a GPU, replay steps as they were recorded at the start; else launch them kernel by kernel"
+    )
     same_bits: bool = Field(
         True, description="on a GPU, only matrix products whose rows do not depend on who shares a step"
     )

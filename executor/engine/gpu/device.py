@@ -67,11 +67,16 @@ class CudaDevice:
         extent: Extent,
         runtime: Runtime,
         news: NewsCallback,
+        *,
+        records: bool = True,
     ) -> None:
-        """Compute with ``model``; of its logits, ids from ``vocabulary`` on are never chosen."""
+        """Compute with ``model``; of its logits, ids from ``vocabulary`` on are never chosen. ``records``: steps are recorded,
+        where the model's can be.
+        """
         self.model = model
         self.extent = extent
         self.runtime = runtime
+        self.records = records and model.recordable
         self.state = SlotState(tables, runtime.device)
         self._memory = memory
         self.vocabulary = vocabulary

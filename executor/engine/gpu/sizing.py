@@ -30,8 +30,9 @@ class ScratchBlock:
         """See ``PoolMemory``. Nothing is ever added."""
 
 
-def memory_left(model: PagedModel, block_bytes: int, tables: Tables, extent: Extent) -> int:
-    """Bytes of the GPU's memory that are free while the largest steps of a model have what they need.
+def memory_left(model: PagedModel, block_bytes: int, tables: Tables, extent: Extent, *, records: bool = True) -> int:
+    """Bytes of the GPU's memory that are free while the largest steps of a model have what they need, recorded ones too if
+    ``records``.
 
     Takes and gives back: afterwards only the weights are there.
     """
@@ -43,6 +44,7 @@ def memory_left(model: PagedModel, block_bytes: int, tables: Tables, extent: Ext
         extent,
         CudaRuntime(model.device),
         lambda: None,
+        records=records,
     )
     try:
         try_largest(device)

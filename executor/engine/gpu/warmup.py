@@ -48,7 +48,7 @@ def try_largest(device: CudaDevice) -> None:
         largest = wanted[0], next(shape for shape in wanted if shape.is_decode)
         for shape in largest:
             device.graphs.try_out(shape, device.forward)
-        if device.model.recordable:
+        if device.records:
             for shape in largest:
                 device.graphs.record(device.stream, shape, device.forward)
     device.runtime.settle()
@@ -65,7 +65,7 @@ def _record(device: CudaDevice) -> None:
             device.graphs.try_out(shape, device.forward)
             if shape.is_decode:
                 _run(device, _padding(device, shape.tokens, min(shape.rows, device.extent.rows)))
-        if device.model.recordable:
+        if device.records:
             device.graphs.record(device.stream, shape, device.forward)
 
 

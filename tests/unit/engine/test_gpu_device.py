@@ -11,7 +11,7 @@ import torch
 from executor.engine.assembly import Row, assemble
 from executor.engine.device import DeviceLost
 from executor.engine.gpu import graphs
-from executor.engine.gpu.device import Extent
+from executor.engine.gpu.device import CudaDevice, Extent
 from executor.engine.gpu.staging import BUNDLES
 from executor.engine.gpu.warmup import try_largest, warm_up
 from executor.engine.model_inputs import Tables
@@ -20,7 +20,7 @@ from executor.engine.step import Copy, TableChanges
 from executor.models.generate import generate
 from executor.models.loader import LoadOptions, load_model
 from executor.models.model import PagedModel
-from tests.engines.device_runner import BLOCK, DeviceRunner
+from tests.engines.device_runner import BLOCK, DeviceRunner, OwnMemory
 from tests.models.checkpoints import configuration, random_ids, saved
 from tests.scripted.processes import wait_until
 from tests.unit.engine.gpu_stand_in import StandInRuntime
@@ -65,6 +65,16 @@ def test_a_warm_device_has_recorded_every_size_the_largest_first_and_left_the_po
     assert [shape.is_decode for shape in wanted] == [False] * 4 + [True] * 2
     assert len(runner.runtime.recorded) == len(runner.device.graphs) == len(wanted)
     assert torch.equal(runner.memory.blocks, before)
+
+
+def test_nothing_is_recorded_where_it_is_not_wanted(model: PagedModel) -> None:
+    memory, runtime = OwnMemory(model, BLOCKS, 0), StandInRuntime()
+    device = CudaDevice(model, memory, TABLES, 5, Extent(ROWS, TOKENS), runtime, lambda: None, records=False)
+    try_largest(device)
+    warm_up(device)
+    device.close()
+    assert not runtime.recorded
+    assert not len(device.graphs)
 
 
 def test_trying_the_largest_step_leaves_the_pool_alone(runner: Runner) -> None:

@@ -103,7 +103,7 @@ class Joining:
         self.done.append("loaded")
         return self.model
 
-    def left(self, *arguments: Any) -> int:
+    def left(self, *arguments: Any, **options: Any) -> int:
         self.done.append("tried")
         return 5000 * CACHE.block_bytes(16)
 
