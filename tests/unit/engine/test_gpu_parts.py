@@ -1,5 +1,6 @@
 """Parts of a GPU's device: what is recorded, and what arrays go through."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,3 +60,16 @@ def test_what_is_compiled_while_serving_is_told_apart() -> None:
     compilations.note("graph")
     assert told == [("kernel", "start"), ("graph", "serving")]
     assert compilations.counts["kernel", "serving"] == 0
+
+
+def test_kernels_that_triton_has_not_in_its_memory_are_counted_beside_other_hooks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runtime = pytest.importorskip("triton.knobs").runtime
+    heard: list[str] = []
+    monkeypatch.setattr(runtime, "jit_cache_hook", lambda **named: heard.append(named["fn"].name))
+    compilations = Compilations()
+    compilations.watch()
+    assert not runtime.jit_cache_hook(key="", fn=SimpleNamespace(name="decode_kernel"), already_compiled=False)
+    assert heard == ["decode_kernel"]
+    assert compilations.counts == {("kernel", "start"): 1}
