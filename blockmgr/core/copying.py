@@ -68,17 +68,23 @@ def _demoted(state: PoolState, destination: int) -> None:
 
 
 def demote(state: PoolState, row: int, count: int) -> list[int]:
-    """Order copies of up to ``count`` of the coldest cached blocks into free host blocks. Evicts nothing for it.
+    """Order copies of up to ``count`` of the coldest cached blocks into host blocks that are free, or hold what nobody has
+    used since it came there and each source has been.
 
     Returns the destinations. Ahead of need: the blocks stay cached on the device until they are evicted.
     """
     blocks, ordered = state.blocks, []
     for source in blocks.tier(host=False).coldest(count):
-        if not blocks.tier(host=True).free:
-            break
         if blocks.hash.key(source) in blocks.index.host:
             continue
+        if not _has_room_for(state, source):
+            break
         destination = int(blocks.take(1, host=True, state=BlockState.TARGET)[0])
         state.tickets.order(TicketKind.DEMOTE, -1, 0, -1, source, destination, row)
         ordered.append(destination)
     return ordered
+
+
+def _has_room_for(state: PoolState, source: int) -> bool:
+    tier, used = state.blocks.tier(host=True), state.blocks.used
+    return tier.free > 0 or any(used.get(cold) < used.get(source) for cold in tier.coldest(1))

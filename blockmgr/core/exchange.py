@@ -42,7 +42,7 @@ def handle_message(state: PoolState, row: int, message: Message) -> Reply:
     reply.tickets = [state.tickets.describe(destination) for destination in state.tickets.fresh]
     _pass_on_wishes(state, row, reply)
     reply.free_blocks, reply.usable_blocks = state.available(), state.capacity - 1
-    reply.fenced_blocks = state.blocks.fenced()
+    reply.fenced_blocks, reply.cached_blocks = state.blocks.fenced(), state.blocks.tier(host=False).evictable
     reply.wanted = _exchange_wants(state, row, message)
     return reply
 

@@ -279,6 +279,8 @@ class Reply:
     """Device blocks that a sequence could have if it were alone: the pool's size now, without the null block."""
     fenced_blocks: int = 0
     """Device blocks that were given up and can be had once the steps that may still touch them have completed."""
+    cached_blocks: int = 0
+    """Of ``free_blocks``, those that hold something cached, which is lost when they are handed out."""
 
 
 @dataclass(slots=True)

@@ -29,7 +29,8 @@ class Preemption:
     def __init__(self, way: Way | None = None, host_blocks: int = 0) -> None:
         """``way``: always this one, as far as it can be gone; None: the cheaper one."""
         self._way = way
-        self._host_blocks = host_blocks
+        self.host_blocks = host_blocks
+        """Blocks of the host tier."""
         self.leaving: dict[int, tuple[Sequence, Way]] = {}
         """Handle → who is to go, or is on its way to the host tier, and how."""
         self.away: dict[int, Sequence] = {}
@@ -70,7 +71,7 @@ class Preemption:
         return sequence.has_advanced or sequence.stuck
 
     def _choose_way(self, sequence: Sequence, pace: Pace) -> Way:
-        if not self._host_blocks or self._way == Way.RECOMPUTE:
+        if not self.host_blocks or self._way == Way.RECOMPUTE:
             return Way.RECOMPUTE
         if self._way == Way.SWAP or pace.swap_is_cheaper(len(sequence.table), sequence.launched):
             return Way.SWAP

@@ -29,7 +29,7 @@ def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: R
     """
     if reply.stale:
         raise RuntimeError(f"the manager does not know {reply.stale} as this engine's any more")
-    work.free_blocks = reply.free_blocks
+    work.free_blocks, work.losable_blocks = reply.free_blocks, reply.cached_blocks
     work.solo_known = turn.message.solo
     # Before the tables: those in the reply know of these copies already.
     for moved in work.copies.forget(turn.tickets):

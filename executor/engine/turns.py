@@ -68,7 +68,7 @@ class Turn:
         message = self.message
         said = (self.appended, self.ending, self.reserved, self.asked, self.tickets)
         moved = (self.swapped, self.released, self.returning)
-        flags = message.failed or message.demote or self.changes_solo or self.polls
+        flags = message.failed or self.changes_solo or self.polls
         return not (any(said) or any(moved) or flags or len(message.progress.handles) or len(message.look_again))
 
 
@@ -97,6 +97,7 @@ def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn
             _move(turn, work)
             _admit(turn, work, terms)
             turn.polls = terms.retry and work.waits_for_blocks
+            message.demote = work.take_demotion()
     message.want = first_want(work)
     return turn
 

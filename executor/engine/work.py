@@ -19,6 +19,9 @@ from pagehold.engine.v1 import submit_pb2
 
 log = structlog.get_logger()
 
+AHEAD = 64
+"""Blocks to be handed out next that are to hold nothing that the host tier lacks."""
+
 FEW = 64
 """Deadlines that may be kept though nobody has them any more."""
 
@@ -49,6 +52,8 @@ class Work:
         self.preemption = preemption or Preemption()
         self.copies = Copies()
         self.free_blocks = limits.usable_blocks
+        self.losable_blocks = 0
+        """Of the free blocks, those that hold something cached."""
         self.blocked = False
         """Whether the last admission was refused for want of something that may come back."""
         self.short: set[int] = set()
@@ -185,6 +190,15 @@ class Work:
             except RequestRefused as error:
                 self.waiting.remove(waiting)
                 self.refuse(waiting.request, error)
+
+    def take_demotion(self) -> int:
+        """How many cached blocks are to be copied to the host tier, so that the next blocks to be handed out lose nothing.
+
+        Not while sequences move, which is more urgent, or while such copies are under way.
+        """
+        if not self.preemption.host_blocks or self.preemption.leaving or self.preemption.away or self.copies.demoting:
+            return 0
+        return max(AHEAD - (self.free_blocks - self.losable_blocks), 0) if self.losable_blocks else 0
 
     @property
     def waits_for_blocks(self) -> bool:

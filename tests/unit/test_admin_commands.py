@@ -18,6 +18,8 @@ from blockmgr.simulation.recorded import read_events
 from pagehold.client import commands
 from tests.admin_server import AdminServer, Worker, geometry_of
 from tests.scripted.processes import wait_until
+from tests.unit.client.scripted_service import ScriptedService
+from tests.unit.client.serving import serving
 
 NAMES = (
     *("pool", "executors", "sequences", "sequence", "block", "blocks", "prefixes", "explain", "watch", "verify"),
@@ -233,6 +235,13 @@ def test_explain_says_how_much_is_cached_and_why_not_more(pagehold: Console, wor
     assert pagehold("explain", "-", stdin=",".join(map(str, PROMPT))) == text
 
 
+def test_explain_has_a_front_door_say_what_the_tokens_of_a_text_are(pagehold: Console, worker: Worker) -> None:
+    worker.cache([*map(ord, "abcdefgh"), 1])
+    with serving(ScriptedService()) as door:
+        text = pagehold("explain", "abcdefghij", "--door", door.address)
+    assert "8 of 10 tokens would be taken from the cache" in text
+
+
 def test_explain_names_the_sequence_that_fills_a_block(pagehold: Console, worker: Worker) -> None:
     (one,) = worker.admit(PROMPT)
     worker.launch({one.handle: 8}, complete=False)
@@ -444,7 +453,7 @@ def test_a_manager_that_does_not_answer_in_time_is_said_to(
     [
         (["sequence", "zz"], "'zz' is neither a handle nor a UUID"),
         (["block", "disk:3"], "'disk:3' is no block"),
-        (["explain", "1,two"], "'two' is no token id"),
+        (["pin", "--prompt", "1,two"], "'two' is no token id"),
         (["explain", "@/does/not/exist"], "/does/not/exist cannot be read"),
         (["watch", "--since", "1", "--snapshot"], "either --since or --snapshot"),
         (["watch", "--kind", "exploded"], "'exploded' is none of registered"),

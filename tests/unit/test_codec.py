@@ -169,6 +169,7 @@ REPLIES = st.builds(
     wanted=WANTS,
     usable_blocks=COUNTS,
     fenced_blocks=COUNTS,
+    cached_blocks=COUNTS,
 )
 
 

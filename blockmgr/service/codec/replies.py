@@ -28,7 +28,7 @@ def encode_reply(reply: Reply, manager_epoch: int) -> bytes:
     wire.number = reply.number
     wire.drain = reply.drain
     wire.free_blocks, wire.usable_blocks = reply.free_blocks, reply.usable_blocks
-    wire.fenced_blocks = reply.fenced_blocks
+    wire.fenced_blocks, wire.cached_blocks = reply.fenced_blocks, reply.cached_blocks
     if reply.wanted is not None:
         encode_want(reply.wanted, wire.wanted)
     if reply.tables:
@@ -171,5 +171,6 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "wanted": lambda want: decode_want(want, "reply.wanted"),
     "usable_blocks": _as_it_is,
     "fenced_blocks": _as_it_is,
+    "cached_blocks": _as_it_is,
 }
 """For each field of a reply what makes the part of the plain one that has the same name (``version``: the revision)."""

@@ -178,7 +178,22 @@ def test_a_demoted_block_may_be_hit_meanwhile_and_is_not_evicted_before_the_copy
     assert talk.block(talk.geometry.host_base + ticket.destination) == BlockState.CACHED
 
 
-def test_demotion_evicts_nothing_and_leaves_the_block_the_first_to_go() -> None:
+def test_a_full_host_tier_takes_only_what_was_used_later_than_what_it_holds() -> None:
+    talk = Talk(blocks=12, host_blocks=1)
+    executor = talk.executor()
+    executor.cached(ids(4))
+    executor.copy_everything()
+    (ticket,) = executor.send(demote=1).tickets
+    executor.send(tickets_done=ints(ticket.id))
+    executor.cached(ids(4, 1))
+    talk.pool.evict([ticket.source])
+    (ticket,) = executor.send(demote=1).tickets
+    executor.send(tickets_done=ints(ticket.id))
+    assert executor.send(demote=1).tickets == []
+    assert talk.block(talk.geometry.host_base) == BlockState.CACHED
+
+
+def test_demotion_evicts_nothing_younger_and_leaves_the_block_the_first_to_go() -> None:
     talk = Talk(blocks=12, host_blocks=1)
     executor = talk.executor()
     executor.cached(ids(8))

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Reply(_message.Message):
-    __slots__ = ("version", "number", "tables", "short", "tickets", "admitted", "forked", "swaps_refused", "looked_again", "stale", "cancel", "final_lengths", "drain", "free_blocks", "wanted", "usable_blocks", "fenced_blocks")
+    __slots__ = ("version", "number", "tables", "short", "tickets", "admitted", "forked", "swaps_refused", "looked_again", "stale", "cancel", "final_lengths", "drain", "free_blocks", "wanted", "usable_blocks", "fenced_blocks", "cached_blocks")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Reply(_message.Message):
     WANTED_FIELD_NUMBER: _ClassVar[int]
     USABLE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     FENCED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    CACHED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     version: _version_pb2.StateVersion
     number: int
     tables: _containers.RepeatedCompositeFieldContainer[TableUpdates]
@@ -45,7 +46,8 @@ class Reply(_message.Message):
     wanted: _turn_pb2.Want
     usable_blocks: int
     fenced_blocks: int
-    def __init__(self, version: _Optional[_Union[_version_pb2.StateVersion, _Mapping]] = ..., number: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableUpdates, _Mapping]]] = ..., short: _Optional[_Iterable[int]] = ..., tickets: _Optional[_Iterable[_Union[Ticket, _Mapping]]] = ..., admitted: _Optional[_Iterable[_Union[Admitted, _Mapping]]] = ..., forked: _Optional[_Iterable[_Union[Forked, _Mapping]]] = ..., swaps_refused: _Optional[_Iterable[_Union[Swapped, _Mapping]]] = ..., looked_again: _Optional[_Iterable[_Union[LookedAgain, _Mapping]]] = ..., stale: _Optional[_Iterable[int]] = ..., cancel: _Optional[_Iterable[int]] = ..., final_lengths: _Optional[_Iterable[_Union[FinalLength, _Mapping]]] = ..., drain: _Optional[bool] = ..., free_blocks: _Optional[int] = ..., wanted: _Optional[_Union[_turn_pb2.Want, _Mapping]] = ..., usable_blocks: _Optional[int] = ..., fenced_blocks: _Optional[int] = ...) -> None: ...
+    cached_blocks: int
+    def __init__(self, version: _Optional[_Union[_version_pb2.StateVersion, _Mapping]] = ..., number: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableUpdates, _Mapping]]] = ..., short: _Optional[_Iterable[int]] = ..., tickets: _Optional[_Iterable[_Union[Ticket, _Mapping]]] = ..., admitted: _Optional[_Iterable[_Union[Admitted, _Mapping]]] = ..., forked: _Optional[_Iterable[_Union[Forked, _Mapping]]] = ..., swaps_refused: _Optional[_Iterable[_Union[Swapped, _Mapping]]] = ..., looked_again: _Optional[_Iterable[_Union[LookedAgain, _Mapping]]] = ..., stale: _Optional[_Iterable[int]] = ..., cancel: _Optional[_Iterable[int]] = ..., final_lengths: _Optional[_Iterable[_Union[FinalLength, _Mapping]]] = ..., drain: _Optional[bool] = ..., free_blocks: _Optional[int] = ..., wanted: _Optional[_Union[_turn_pb2.Want, _Mapping]] = ..., usable_blocks: _Optional[int] = ..., fenced_blocks: _Optional[int] = ..., cached_blocks: _Optional[int] = ...) -> None: ...
 
 class TableUpdates(_message.Message):
     __slots__ = ("handles", "firsts", "counts", "blocks", "group")

@@ -58,8 +58,7 @@ def prompt_of(ids: str, salt: str | None, adapter: str | None) -> "Prompt":
     """A prompt from its token ids: "1,2,3", "1 2 3" or a JSON list; "@FILE" and "-" read them from there."""
     from pagehold.admin.v1.prefix_pb2 import Prompt
 
-    text = _text_of(ids)
-    numbers = [part for part in re.split(r"[\s,]+", text.strip().strip("[]").strip()) if part]
+    numbers = _parts_of(text_of(ids))
     wrong = [part for part in numbers if not (part.isascii() and part.isdecimal()) or int(part) >= 1 << 31]
     if wrong or not numbers:
         found = f"{wrong[0]!r} is no token id" if wrong else "there are no token ids"
@@ -67,7 +66,17 @@ def prompt_of(ids: str, salt: str | None, adapter: str | None) -> "Prompt":
     return Prompt(ids=map(int, numbers), cache_salt=None if salt is None else salt.encode(), adapter=adapter)
 
 
-def _text_of(ids: str) -> str:
+def are_ids(text: str) -> bool:
+    """Whether a text is a list of token ids rather than a text to be read."""
+    parts = _parts_of(text)
+    return bool(parts) and all(part.isascii() and part.isdecimal() for part in parts)
+
+
+def _parts_of(text: str) -> list[str]:
+    return [part for part in re.split(r"[\s,]+", text.strip().strip("[]").strip()) if part]
+
+
+def text_of(ids: str) -> str:
     """The text itself, or what is in the file that it names."""
     if ids == "-":
         import sys

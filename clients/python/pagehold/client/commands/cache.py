@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagehold.client.commands.inference import DOOR, ModelName, ask
 from pagehold.client.commands.options import ADDRESS, TIMEOUT, Adapter, Address, Json, Pool, Salt, Timeout, call
 
 if TYPE_CHECKING:
@@ -57,27 +58,34 @@ def prefixes(
 
 
 def explain(
-    ids: Annotated[
-        str, typer.Argument(metavar="PROMPT-IDS", help="Token ids: 1,2,3, a JSON list, @FILE, or - for standard input.")
+    prompt: Annotated[
+        str, typer.Argument(help="A text, or token ids: 1,2,3 or a JSON list; @FILE, or - for standard input.")
     ],
     salt: Salt = None,
     adapter: Adapter = None,
+    door: Annotated[
+        str, typer.Option("--door", envvar="PAGEHOLD_ADDRESS", help="The server that knows the tokens of a text.")
+    ] = DOOR,
+    model: ModelName = None,
     address: Address = ADDRESS,
     pool: Pool = None,
     timeout: Timeout = TIMEOUT,
     json: Json = False,
 ) -> None:
     """Say what a prompt would find in the cache, and why not more. Touches nothing."""
-    from pagehold.client.commands.arguments import prompt_of
+    from pagehold.client.commands.arguments import are_ids, prompt_of, text_of
     from pagehold.client.output import Column, print_json, show, table
 
-    prompt = prompt_of(ids, salt, adapter)
-    answer = call(lambda client: client.lookup_prefix(prompt), address, pool, timeout)
+    text = text_of(prompt)
+    if not are_ids(text):
+        text = ",".join(map(str, ask(lambda client: client.tokenize(text, model=model, timeout=timeout), door)))
+    asked = prompt_of(text, salt, adapter)
+    answer = call(lambda client: client.lookup_prefix(asked), address, pool, timeout)
     if json:
         return print_json(answer)
-    typer.echo(f"{answer.cached_tokens} of {len(prompt.ids)} tokens would be taken from the cache\n")
+    typer.echo(f"{answer.cached_tokens} of {len(asked.ids)} tokens would be taken from the cache\n")
     show(table([Column("blocks"), Column("outcome"), Column("why")], _explained(answer)))
-    if answer.cached_tokens < len(prompt.ids) - 1:
+    if answer.cached_tokens < len(asked.ids) - 1:
         typer.echo("\nWhat is cached under another salt, adapter or model cannot be found with this prompt.")
     return None
 
