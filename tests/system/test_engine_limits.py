@@ -112,6 +112,8 @@ def test_a_full_queue_refuses_with_its_limit(door: Door) -> None:
 
 
 def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(door: Door) -> None:
+    blocker = waiting = start_of([5])
+
     def is_accepted() -> bool:
         """Start both again until the one in front has been reached within its time."""
         nonlocal blocker, waiting
@@ -123,7 +125,6 @@ def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(door:
         wait_until(lambda: {blocker.uuid} & {*door.accepted, *door.refused}, "it is accepted or refused")
         return blocker.uuid in door.accepted
 
-    blocker = waiting = start_of([5])
     wait_until(is_accepted, "it is reached in time")
     ended = door.await_ended(blocker.uuid)
     # All its tokens take 88 steps, each of them slowed by more than the 88th part of its time.
