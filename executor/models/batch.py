@@ -19,7 +19,8 @@ class AttentionBatch:
     tables: torch.Tensor
     """[S, W] int32: block ids of each sequence, padded with the null block, 0."""
     query_starts: torch.Tensor
-    """[S + 1] int32: where each sequence's tokens start among the T; the last entry is T."""
+    """[S + 1] int32: where each sequence's tokens start among the T, and where the last one's end: T, but for tokens of
+    padding."""
     lengths: torch.Tensor
     """[S] int32: tokens of each sequence, those of this step included."""
     slots: torch.Tensor

@@ -88,7 +88,8 @@ def paged_prefill(
         key_cache: as for `paged_decode`.
         value_cache: as for `paged_decode`.
         tables: as for `paged_decode`.
-        query_starts: [sequences + 1] int32, where each chunk starts in `query`; the last entry is `tokens`.
+        query_starts: [sequences + 1] int32, where each chunk starts in `query`, and where the last one ends. A chunk may be
+            empty; tokens of no chunk are padding, whose place in `out` is left as it is.
         lengths: [sequences] int32, tokens that each sequence has keys for, its chunk's among them: query i of a chunk of
             n is at position length − n + i.
         scale: as for `paged_decode`.

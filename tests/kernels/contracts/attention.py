@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kernels.attention import paged_decode, paged_prefill
+from kernels.dispatch import interpreting
 from kernels.reference import attention as reference
 from tests.kernels.block_moves import moved
 from tests.kernels.contracts import below, fresh_draw, poison
@@ -141,6 +142,25 @@ class AttentionContract:
         for output in (self.decode(batch), self.prefill(batch), self.decode(batch, window=4)):
             assert not output[[0, 2]].any()
             assert output[1].all()
+
+    def test_a_mixed_step_in_two_parts_and_with_padding_has_the_bits_of_one(self) -> None:
+        batch = self.batch([40, 200, 1, 130, 17, 90], [1, 1, 1, 50, 1, 90])
+        rows, tokens, singles = 6, len(batch.query), 3
+        # Rows of padding have no tokens, and behind all rows are tokens of none, whatever they hold.
+        query = torch.cat([batch.query, torch.full_like(batch.query[:9], float("nan"))])
+        tables, lengths = (torch.cat([each, torch.zeros_like(each[:3])]) for each in (batch.tables, batch.lengths))
+        starts = torch.cat([batch.query_starts, batch.query_starts[-1:].expand(3)])
+        single_lengths = lengths.masked_fill(torch.arange(rows + 3, device=self.device) >= singles, 0)
+        caches, scale = (batch.key_cache, batch.value_cache), 0.1
+        out = poison(torch.empty_like(query))
+        paged_decode(query[: rows + 3], *caches, tables, single_lengths, out=out[: rows + 3], scale=scale)
+        chunk_starts = starts.clamp(min=singles)
+        paged_prefill(query, *caches, tables, chunk_starts, lengths, out=out, scale=scale, max_query=90)
+        whole = self.prefill(batch, scale=scale)
+        assert torch.equal(out[singles:tokens], whole[singles:])
+        # The same bits where products are a GPU's or torch's; numpy's, by which the interpreter computes, go by their shape.
+        assert_near(out[:singles], whole[:singles].float())
+        assert interpreting() or torch.equal(out[:singles], whole[:singles])
 
     @pytest.mark.parametrize("length", [1, 15, 16, 17, 33])
     def test_what_lies_in_memory_that_no_token_owns_changes_nothing(self, length: int) -> None:
