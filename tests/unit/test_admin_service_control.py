@@ -35,9 +35,14 @@ def resize(server: AdminServer, blocks: int) -> pool_pb2.ResizeResponse:
 
 
 def told(server: AdminServer, worker: Worker) -> list[session_pb2.SessionResponse]:
-    """Everything that the worker is told on its session from now on."""
+    """Everything that the worker, which has said all it has to say, is told on its session from now on."""
     said: list[session_pb2.SessionResponse] = []
-    server.on_loop(lambda: setattr(server.manager.members.by_epoch[worker.epoch], "tell", said.append))
+
+    def listen() -> None:
+        member = server.manager.members.by_epoch[worker.epoch]
+        member.tell, member.nudged = said.append, False
+
+    server.on_loop(listen)
     return said
 
 
@@ -120,6 +125,19 @@ def test_blocks_in_use_beyond_a_smaller_size_are_moved_by_their_executor_which_i
     with server.stub() as stub:
         device = stub.GetPoolStats(stats_pb2.GetPoolStatsRequest()).stats.tiers[0]
     assert (device.beyond_size, device.blocks) == (0, 24)
+
+
+def test_an_executor_with_nothing_to_say_is_asked_for_a_turn_that_tells_it_the_new_size(
+    server: AdminServer, worker: Worker
+) -> None:
+    for blocks in (48, 24):
+        said = told(server, worker)
+        resize(server, blocks)
+        assert [list(message.nudge.reasons) for message in said] == [[session_pb2.NUDGE_REASON_TICKETS]]
+        assert worker.turn().usable_blocks == blocks - 1
+    said = told(server, worker)
+    resize(server, 24)
+    assert not said
 
 
 def test_a_pin_beyond_a_smaller_size_stands_in_the_way_and_is_named(server: AdminServer, worker: Worker) -> None:

@@ -22,7 +22,8 @@ async def resize(manager: Manager, managed: ManagedPool, blocks: int) -> Resized
     """Set the number of device blocks, the null block included.
 
     New memory is with the descriptor store before a block in it can be handed out. Blocks beyond a smaller size are moved
-    by executors with their next turns, which they are asked for; their memory goes when none is left.
+    by executors with their next turns; their memory goes when none is left. Executors are asked for a turn in any case:
+    those that are idle would refuse what does not fit the size that they know.
     Raises ``InvalidMessage``, ``Precondition`` if pins stand in the way, ``ArenaError`` if there is no memory.
     """
     limit = managed.geometry.max_device_blocks
@@ -32,8 +33,8 @@ async def resize(manager: Manager, managed: ManagedPool, blocks: int) -> Resized
     if blocks > before:
         await grow_memory(manager.notifier, managed, blocks)
     left = managed.pool.resize(blocks)
-    if left:
+    if left or blocks != before:
         manager.nudge(managed.name, session_pb2.NUDGE_REASON_TICKETS)
-    else:
+    if not left:
         manager.trim(managed)
     return Resized(before, blocks, left)
