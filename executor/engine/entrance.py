@@ -69,8 +69,10 @@ def first_want(work: Work) -> Want | None:
     away = work.preemption.first_away()
     if not wants and away is not None:
         wants.append(want_of(away.request, blocks_back(away, work.limits)))
-    elif not wants and work.has_places and not work.asked:
-        wants += [want_of(one.request, blocks_of(one.request, work.limits)) for one in work.waiting.first(1)]
+    elif not wants and work.has_places:
+        # Who was refused for now still waits, though the question is out again.
+        waiting = [*work.waiting.first(1), *(work.asked.values() if work.blocked else ())]
+        wants += [want_of(one.request, blocks_of(one.request, work.limits)) for one in waiting]
     return min(wants, key=lambda want: want.rank, default=None)
 
 

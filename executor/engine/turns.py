@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blockmgr.core.messages import NONE, Appends, Finished, Ints, Message, Progress, Reservations
+from blockmgr.core.messages import NONE, Appends, Finished, Ints, Message, Progress, Reservations, Want
 from blockmgr.core.states import FinishReason
 from executor.engine.entrance import admits, first_want, spare_blocks, take_returning, take_waiting
 from executor.engine.flight import DEPTH, Flight
@@ -59,6 +59,8 @@ class Turn:
     """Who is to come back."""
     polls: bool = False
     """Whether somebody waits for blocks that others may have given back meanwhile: only an answer can tell."""
+    changes_want: bool = False
+    """Whether the others of the pool have heard of another want than there is."""
     changes_solo: bool = False
     """Whether the manager thinks that another sequence runs alone, or none."""
 
@@ -68,7 +70,7 @@ class Turn:
         message = self.message
         said = (self.appended, self.ending, self.reserved, self.asked, self.tickets)
         moved = (self.swapped, self.released, self.returning)
-        flags = message.failed or self.changes_solo or self.polls
+        flags = message.failed or self.changes_solo or self.changes_want or self.polls
         return not (any(said) or any(moved) or flags or len(message.progress.handles) or len(message.look_again))
 
 
@@ -99,7 +101,14 @@ def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn
             turn.polls = terms.retry and work.waits_for_blocks
             message.demote = work.take_demotion()
     message.want = first_want(work)
+    turn.changes_want = _essence(message.want) != _essence(work.want_said)
+    work.want_said = message.want
     return turn
+
+
+def _essence(want: Want | None) -> tuple[bytes, bool] | None:
+    """What others go by: a want that changes in it, or is over, must not be left standing."""
+    return (want.uuid, want.running) if want is not None else None
 
 
 def ints(values: list[int]) -> Ints:

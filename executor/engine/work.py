@@ -68,6 +68,8 @@ class Work:
         """Handle of the one that the manager knows to run alone."""
         self.wanted: Want | None = None
         """What comes first of all that waits for blocks in other engines of the pool."""
+        self.want_said: Want | None = None
+        """What the others have been told of this one's wants."""
         self.passed: tuple[bytes, int] = (b"", 0)
         """Which of those was passed last by a request let in here, and how often."""
         self.news: list[News] = []

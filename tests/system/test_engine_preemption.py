@@ -111,3 +111,23 @@ def test_what_made_room_is_taken_up_by_the_next_engine_and_goes_on(model: Path) 
             prompts = [[*prompt, 1] for prompt in prompts]
         world.start_engine(model, *ways)
         world.check_all_free()
+
+
+@pytest.mark.parametrize("preempt", ["swap", "recompute"])
+def test_what_is_away_can_be_cancelled_and_gives_back_all_it_has(model: Path, preempt: str) -> None:
+    prompts = [random_ids(length, 23000 + index) for index, length in enumerate(LENGTHS[:24])]
+    with engine_world() as world:
+        world.start_engine(
+            model,
+            *("--blocks", str(PEAK // 12), "--host-blocks", "200", "--preempt", preempt, "--chunk", "64"),
+            faulty=True,
+            SLOW="0.005",
+        )
+        door = world.door()
+        door.describe()
+        keys = door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
+        wait_until(lambda: world.statistics().sequences.swapped, "somebody is away")
+        door.say(cancels=keys[1:])
+        wait_until(lambda: set(keys[1:]) <= {*door.ended, *door.refused}, "they have ended")
+        assert door.output(keys[0]) == generate(tiny(model), prompts[:1], OUTPUT)[0]
+        world.check_all_free()

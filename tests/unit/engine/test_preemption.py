@@ -270,6 +270,23 @@ def test_a_sequence_that_gave_up_its_blocks_is_computed_again_and_counts_no_hits
     assert not [one for one in bench.news[news:] if isinstance(one, Accepted | Computing)]
 
 
+def test_others_hear_when_nothing_is_wanted_any_more() -> None:
+    bench = Bench()
+    asked = request(10)
+    bench.inbox.put(Start(asked, 1))
+    bench.go()
+    bench.session.refuse(Refusal.POOL_EXHAUSTED)
+    bench.go()
+    while bench.session.turns[-1].want is None:
+        bench.session.refuse(Refusal.POOL_EXHAUSTED)
+        bench.go()
+    assert bench.session.turns[-1].want.uuid == asked.uuid
+    bench.work.cancel(asked.uuid)
+    bench.session.refuse(Refusal.POOL_EXHAUSTED)
+    bench.go()
+    assert bench.session.turns[-1].want is None
+
+
 def test_a_refused_swap_becomes_a_release(swapping: Pressed) -> None:
     bench = swapping
     bench.press()
