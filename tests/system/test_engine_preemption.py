@@ -1,6 +1,7 @@
 """A pool that holds far less than what is asked for: everybody ends, with the ids of a run without pressure."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def watched(world: EngineWorld, count: int, *kinds: str) -> Counter[str]:
     """The first ``count`` events of these kinds, by kind, as ``watch`` tells of them."""
-    numbers = [event_pb2.EventKind.Value(f"EVENT_KIND_{kind}") for kind in kinds]
+    names = [f"EVENT_KIND_{kind}" for kind in kinds]
     found: Counter[str] = Counter()
-    watching = world.admin.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0, kinds=numbers), timeout=20)
+    watching = world.admin.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0, kinds=names), timeout=20)
     for response in watching:
         found.update(event_pb2.EventKind.Name(event.kind) for event in response.events.events)
         if found.total() >= count:
@@ -102,7 +103,7 @@ def test_what_made_room_is_taken_up_by_the_next_engine_and_goes_on(model: Path) 
             door = world.door()
             door.describe()
             keys = door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
-            wait_until(lambda engine=engine: engine.events("makes room"), "somebody makes room")
+            wait_until(partial(engine.events, "makes room"), "somebody makes room")
             wait_until(lambda: world.statistics().sequences.swapped, "somebody is away")
             engine.kill()
             world.start_engine(model, *ways, "--preempt", preempt)
@@ -130,4 +131,20 @@ def test_what_is_away_can_be_cancelled_and_gives_back_all_it_has(model: Path, pr
         door.say(cancels=keys[1:])
         wait_until(lambda: set(keys[1:]) <= {*door.ended, *door.refused}, "they have ended")
         assert door.output(keys[0]) == generate(tiny(model), prompts[:1], OUTPUT)[0]
+        world.check_all_free()
+
+
+@pytest.mark.parametrize(("blocks", "host_blocks"), [(6, 0), (8, 1), (8, 4), (10, 20)])
+def test_a_pool_of_hardly_more_than_one_sequence_needs_serves_thirty(
+    model: Path, blocks: int, host_blocks: int
+) -> None:
+    prompts = [random_ids(40, 24000 + index) for index in range(30)]
+    with engine_world() as world:
+        engine = world.start_engine(
+            model, "--blocks", str(blocks + 1), "--host-blocks", str(host_blocks), "--preempt", "swap", "--chunk", "32"
+        )
+        door = world.door()
+        keys = door.start(*[start_of(prompt, max_tokens=40) for prompt in prompts])
+        assert [door.output(key, 240) for key in keys] == generate(tiny(model), prompts, 40)
+        assert len(engine.events("makes room")) <= 3 * len(prompts)
         world.check_all_free()
