@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from executor.models.gguf_conversion import cache_root
+from executor.models.user_cache import cache_root
 
 PIECE = 64 << 20
 """Bytes that are digested at once: pieces of a file are digested side by side."""

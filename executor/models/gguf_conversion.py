@@ -20,16 +20,12 @@ from executor.models.families import FAMILIES
 from executor.models.gguf_file import GgufFile
 from executor.models.progress import byte_bar
 from executor.models.tensors import Source, tensor_specs
+from executor.models.user_cache import cache_root
 
 FORMAT = 1
 """Counts up when a conversion would come out differently, so that older results are left alone."""
 
 SHARD_BYTES = 4 << 30
-
-
-def cache_root() -> Path:
-    """The folder of everything that pagehold keeps for a user: `$XDG_CACHE_HOME/pagehold` or `~/.cache/pagehold`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagehold"
 
 
 def converted_folder(path: Path, progress: bool | None = None) -> Path:
