@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 import torch
 
-WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":16:8", "CUBLASLT_WORKSPACE_SIZE": "1"}
-"""Read by cuBLAS and by torch when CUDA starts: buffers too small for split-K."""
+WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":16:1", "CUBLASLT_WORKSPACE_SIZE": "1"}
+"""Read by cuBLAS and by torch when CUDA starts: buffers too small for split-K. One of 16 KiB, since torch hands all of them
+over as one, and a part of the sums of 8 rows by 1,024 outputs takes 32 KiB.
+"""
 
 ROW_COUNTS = (1, 2, 8, 17, 64, 256, 2048)
 """Row counts of a step that cover the kernels that cuBLAS chooses between."""
