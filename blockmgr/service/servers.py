@@ -16,6 +16,7 @@ from blockmgr.core.errors import Precondition
 from blockmgr.service import block_manager
 from blockmgr.service.admin import AdminServicer, add_to_server
 from blockmgr.service.block_manager import BlockManagerServicer
+from blockmgr.service.pending import PENDING_OPTIONS
 from pagehold.admin.v1 import admin_service_pb2
 from pagehold.blockmgr.v1 import block_manager_service_pb2
 
@@ -23,6 +24,7 @@ log = structlog.get_logger()
 
 MESSAGE_BYTES = 16 << 20
 OPTIONS = [
+    *PENDING_OPTIONS,
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),

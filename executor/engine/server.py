@@ -13,6 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from blockmgr.service.pending import PENDING_OPTIONS
 from executor.engine import news as told
 from executor.engine.engine import Engine
 from executor.engine.service import EngineServicer
@@ -20,6 +21,7 @@ from pagehold.engine.v1 import description_pb2, engine_service_pb2, engine_servi
 
 MESSAGE_BYTES = 16 << 20
 OPTIONS = [
+    *PENDING_OPTIONS,
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
     ("grpc.keepalive_permit_without_calls", 1),

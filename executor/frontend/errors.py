@@ -95,6 +95,14 @@ class GenerationLost(FrontDoorError):
         self.tokens = tokens
 
 
+class NotRead(FrontDoorError):
+    """Whoever called leaves the stream unread for too long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing of this stream was read for {seconds:g} s, though more had come")
+        self.seconds = f"{seconds:g}"
+
+
 class Cancelled(FrontDoorError):
     """Somebody cancelled the request before it was accepted."""
 

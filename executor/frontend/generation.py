@@ -64,6 +64,7 @@ class Generation:
         self._watch = Stopwatch(door.metrics, arrived)
         self._computed = 0
         self._last_id = -1
+        self._failed = False
         self._reason = generation_pb2.END_REASON_UNSPECIFIED
         sequence.deliveries += 1
         sequence.listeners.add(self._news)
@@ -77,6 +78,7 @@ class Generation:
                 yield event
             yield Event(finished=self._finished())
         except Exception as error:
+            self._failed = True
             self._log("failed", reason_of(error), error=str(error))
             raise
         finally:
@@ -238,7 +240,8 @@ class Generation:
 
     def _hang_up(self) -> None:
         door, sequence = self._door, self._sequence
-        door.metrics.requests.labels("hung_up").inc()
+        if not self._failed:  # which is counted as what it failed with
+            door.metrics.requests.labels("hung_up").inc()
         if self._detached:
             door.in_background(go_on_alone(door, sequence))
         else:

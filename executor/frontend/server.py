@@ -8,6 +8,7 @@ from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from blockmgr.service.pending import PENDING_OPTIONS
 from executor.frontend.readiness import Readiness
 from executor.frontend.service import InferenceServicer, add_to_server
 from executor.frontend.wire import MESSAGE_BYTES
@@ -16,6 +17,7 @@ from pagehold.inference.v1 import inference_service_pb2
 SERVICE: str = inference_service_pb2.DESCRIPTOR.services_by_name["InferenceService"].full_name
 
 OPTIONS = [
+    *PENDING_OPTIONS,
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
     # Several doors share a port; the kernel spreads connections over them.

@@ -10,11 +10,12 @@ import grpc
 from google.protobuf.message import Message
 
 from blockmgr.service.contract import add_service
-from blockmgr.service.writing import write
 from executor.frontend import attachment, requests, tokens, validation
 from executor.frontend.batch import generate_batch
+from executor.frontend.delivery import deliver
 from executor.frontend.door import Door
 from executor.frontend.engines import pool_of
+from executor.frontend.errors import NotRead
 from executor.frontend.generation import Event
 from executor.frontend.models import Model
 from executor.frontend.parameters import SamplingDefaults
@@ -52,7 +53,7 @@ class InferenceServicer:
         arrived = Arrival.now()
         with self._failures_counted(), self._door.places.take():
             generation = await submit(self._door, await self._read(received), arrived, received.is_large)
-            await _send(context, generation.events(), generation_pb2.GenerateResponse)
+            await self._send(context, generation.events(), generation_pb2.GenerateResponse)
 
     async def BatchGenerate(self, received: Received, context: Context) -> None:
         """Generate several."""
@@ -60,13 +61,23 @@ class InferenceServicer:
             request = await self._read(received)
             async with aclosing(generate_batch(self._door, request, place, received.is_large)) as responses:
                 async for response in responses:
-                    await write(context, response)
+                    await deliver(context, response, self._door.settings.reader_seconds)
 
     async def Attach(self, request: generation_pb2.AttachRequest, context: Context) -> None:
         """Stream a request that exists."""
         with self._failures_counted(), self._door.places.take():
             generation = await attachment.attach(self._door, request)
-            await _send(context, generation.events(), generation_pb2.AttachResponse)
+            await self._send(context, generation.events(), generation_pb2.AttachResponse)
+
+    async def _send(self, context: Context, events: AsyncGenerator[Event, None], response: Callable[..., Any]) -> None:
+        """Write events until they end. However the call ends, they are closed at once, and with them the generation."""
+        async with aclosing(events):
+            async for event in events:
+                try:
+                    await deliver(context, response(event=event), self._door.settings.reader_seconds)
+                except NotRead as error:
+                    # Raises it again, once the generation has heard why it ends.
+                    await events.athrow(error)
 
     @contextmanager
     def _failures_counted(self) -> Iterator[None]:
@@ -172,13 +183,6 @@ class InferenceServicer:
             free_blocks=sum(load.free_blocks for load in pools),
             age=min((link.age for link in links if link.age is not None), default=None),
         )
-
-
-async def _send(context: Context, events: AsyncGenerator[Event, None], response: Callable[..., Any]) -> None:
-    """Write events until they end. However the call ends, they are closed at once, and with them the generation."""
-    async with aclosing(events):
-        async for event in events:
-            await write(context, response(event=event))
 
 
 def add_to_server(servicer: InferenceServicer, server: grpc.aio.Server) -> None:

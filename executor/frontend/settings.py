@@ -31,6 +31,9 @@ class DoorSettings(ProcessSettings):
     start_seconds: float = Field(
         2.0, ge=0, le=600, description="how long a call, and this door's start, waits for a first engine"
     )
+    reader_seconds: float = Field(
+        60.0, ge=0.1, le=86400, description="how long a client may leave a message of its stream unread"
+    )
     lost_seconds: float = Field(60.0, ge=0.1, le=3600, description="how long a generation waits for a lost engine")
     grace: float = Field(30.0, ge=0, le=3600, description="how long a stop waits for streams under way")
     announce_seconds: float = Field(

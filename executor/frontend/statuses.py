@@ -21,6 +21,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (errors.OutOfRange, Kind(grpc.StatusCode.OUT_OF_RANGE, reasons.ERROR_REASON_OUT_OF_RANGE)),
     (errors.NotServing, Kind(grpc.StatusCode.UNAVAILABLE, reasons.ERROR_REASON_NOT_SERVING, 0.5)),
     (errors.GenerationLost, Kind(grpc.StatusCode.UNAVAILABLE, reasons.ERROR_REASON_GENERATION_LOST, 1.0)),
+    (errors.NotRead, Kind(grpc.StatusCode.ABORTED, reasons.ERROR_REASON_NOT_READ)),
     (errors.Cancelled, Kind(grpc.StatusCode.CANCELLED, reasons.ERROR_REASON_UNSPECIFIED)),
     (errors.EngineFault, Kind(grpc.StatusCode.INTERNAL, reasons.ERROR_REASON_INTERNAL)),
 )

@@ -26,6 +26,7 @@ TABLE = [
     (Code.RESOURCE_EXHAUSTED, "POOL_EXHAUSTED", pagehold.Overloaded),
     (Code.UNAVAILABLE, "GENERATION_LOST", pagehold.GenerationLost),
     (Code.CANCELLED, "UNSPECIFIED", pagehold.Cancelled),
+    (Code.ABORTED, "NOT_READ", pagehold.NotRead),
     (Code.ABORTED, "STALE_EPOCH", pagehold.Conflict),
     (Code.DATA_LOSS, "LEDGER_CORRUPT", pagehold.DataLoss),
     (Code.INTERNAL, "INTERNAL", pagehold.ServerFault),
@@ -123,5 +124,5 @@ def test_an_item_with_numbers_nobody_knows_is_an_error_still() -> None:
 
 
 def test_all_errors_have_one_base() -> None:
-    assert len({kind for _, _, kind in TABLE}) == 14
+    assert len({kind for _, _, kind in TABLE}) == 15
     assert all(issubclass(kind, pagehold.PageholdError) for _, _, kind in TABLE)

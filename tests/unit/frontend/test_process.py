@@ -8,6 +8,7 @@ import grpc._cython
 import pytest
 
 from blockmgr.configuration import WrongSetting
+from blockmgr.service.servers import OPTIONS as MANAGER_OPTIONS
 from executor.frontend.server import OPTIONS
 from executor.frontend.settings import DoorSettings
 from executor.manager.channel import CHANNEL_OPTIONS
@@ -19,7 +20,7 @@ def test_the_process_imports_no_torch() -> None:
     assert out.stdout.split() == ["False", "True"]
 
 
-@pytest.mark.parametrize("name", [name for name, _ in (*OPTIONS, *CHANNEL_OPTIONS)])
+@pytest.mark.parametrize("name", [name for name, _ in (*OPTIONS, *MANAGER_OPTIONS, *CHANNEL_OPTIONS)])
 def test_grpc_knows_each_channel_argument(name: str) -> None:
     binary = next(Path(grpc._cython.__file__).parent.glob("cygrpc*.so")).read_bytes()
     assert name.encode() in binary

@@ -41,6 +41,7 @@ CASES: Sequence[tuple[Exception, grpc.StatusCode, str, set[str], dict[str, str]]
      {"from_token": "7", "tokens": "3"}),
     (errors.NotServing("no"), grpc.StatusCode.UNAVAILABLE, "NOT_SERVING", {"RetryInfo"}, {}),
     (errors.GenerationLost(5), grpc.StatusCode.UNAVAILABLE, "GENERATION_LOST", {"RetryInfo"}, {"tokens": "5"}),
+    (errors.NotRead(2.5), grpc.StatusCode.ABORTED, "NOT_READ", set(), {"seconds": "2.5"}),
     (errors.Cancelled("no"), grpc.StatusCode.CANCELLED, "UNSPECIFIED", set(), {}),
     (errors.EngineFault("abc"), grpc.StatusCode.INTERNAL, "INTERNAL", set(), {"error_id": "abc"}),
 ]  # fmt: skip

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pagehold.client.errors import InvalidRequest as InvalidRequest
     from pagehold.client.errors import NeverFits as NeverFits
     from pagehold.client.errors import NotFound as NotFound
+    from pagehold.client.errors import NotRead as NotRead
     from pagehold.client.errors import OutOfRange as OutOfRange
     from pagehold.client.errors import Overloaded as Overloaded
     from pagehold.client.errors import PageholdError as PageholdError
@@ -58,7 +59,8 @@ _NAMES = {
     "client": "Client CompletionStream",
     "descriptions": "Limits Load Model RenderedPrompt RequestState RequestSummary RequestsInFlight ServerInfo",
     "errors": "AlreadyExists BadStream Cancelled Conflict DataLoss DeadlineExceeded GenerationLost InvalidRequest "
-    "NeverFits NotFound OutOfRange Overloaded PageholdError PreconditionFailed ServerFault Unavailable Unsupported",
+    "NeverFits NotFound NotRead OutOfRange Overloaded PageholdError PreconditionFailed ServerFault Unavailable "
+    "Unsupported",
     "events": "CacheParameters Completion Delta EndReason Event Finished Output Progress SamplingParameters Started "
     "StoppingParameters Timings Usage",
     "parameters": "Parameters Request",

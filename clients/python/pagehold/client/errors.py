@@ -113,6 +113,10 @@ class DeadlineExceeded(PageholdError):
     """The call's ``timeout`` is over. A generation has been ended, unless it is detached."""
 
 
+class NotRead(PageholdError):
+    """The stream was left unread for so long that the server ended it, and with it the generation, unless it is detached."""
+
+
 class Conflict(PageholdError):
     """What the call takes for granted has changed meanwhile. Look again, then decide anew."""
 
@@ -157,6 +161,7 @@ _OF_CODE: dict[grpc.StatusCode, type[PageholdError]] = {
 _OF_REASON: dict[str, type[PageholdError]] = {
     "ERROR_REASON_NEVER_FITS": NeverFits,
     "ERROR_REASON_GENERATION_LOST": GenerationLost,
+    "ERROR_REASON_NOT_READ": NotRead,
 }
 _OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 

@@ -26,6 +26,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_QUEUE_FULL: _ClassVar[ErrorReason]
     ERROR_REASON_NEVER_FITS: _ClassVar[ErrorReason]
     ERROR_REASON_GENERATION_LOST: _ClassVar[ErrorReason]
+    ERROR_REASON_NOT_READ: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_INVALID_FIELD: ErrorReason
 ERROR_REASON_STALE_EPOCH: ErrorReason
@@ -46,3 +47,4 @@ ERROR_REASON_DESCRIPTORS_WANTED: ErrorReason
 ERROR_REASON_QUEUE_FULL: ErrorReason
 ERROR_REASON_NEVER_FITS: ErrorReason
 ERROR_REASON_GENERATION_LOST: ErrorReason
+ERROR_REASON_NOT_READ: ErrorReason

@@ -164,6 +164,9 @@ class InferenceServiceServicer:
         UNAVAILABLE  ERROR_REASON_GENERATION_LOST  Its engine is gone and none took over in time; `tokens` were recorded.
         It ends, unless it is `detached`. Ask anew, under another name.
         UNAVAILABLE  ERROR_REASON_NOT_SERVING      This front door stops; the generation goes on. Attach to it.
+        ABORTED      ERROR_REASON_NOT_READ         A message was left unread for long (60 s, by default); `seconds`. This
+        counts as hanging up. Whoever reads again gets what was on its way,
+        then this status.
         INTERNAL     ERROR_REASON_INTERNAL         The engine met a fault with it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -174,7 +177,8 @@ class InferenceServiceServicer:
         """Generates answers to several prompts on one stream, as many at once as there is room for; the others wait their
         turn, however full the server is. What is wrong with an item is in its `ItemFailure`, and what Generate's status
         would have been. A front door that stops starts none of those that wait, and ends the others as Generate does. The
-        call itself fails only as said above, and where the batch is empty or too large.
+        call itself fails only as said above, where the batch is empty or too large, and with ABORTED
+        (ERROR_REASON_NOT_READ) as Generate does, with all of its items.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

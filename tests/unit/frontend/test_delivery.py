@@ -1,0 +1,44 @@
+"""Messages that are read, and those that are not."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from executor.frontend.delivery import deliver
+from executor.frontend.errors import NotRead
+
+SECONDS = 0.5
+
+
+class Context:
+    """A call whose reader takes each message after a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.written: list[str] = []
+
+    async def write(self, message: str) -> None:
+        """Ends when the message was taken."""
+        await asyncio.sleep(self._seconds)
+        self.written.append(message)
+
+
+def delivered(seconds: float, *messages: str) -> list[str]:
+    context: Any = Context(seconds)
+
+    async def work() -> None:
+        for message in messages:
+            await deliver(context, message, SECONDS)
+
+    asyncio.run(work())
+    return list(context.written)
+
+
+def test_a_reader_that_takes_its_time_for_each_message_gets_all_however_long_that_takes() -> None:
+    assert delivered(SECONDS / 5, *"abcdefg") == list("abcdefg")
+
+
+def test_a_message_that_nobody_takes_is_an_error_that_says_how_long_it_was_waited_for() -> None:
+    with pytest.raises(NotRead, match=r"for 0\.5 s"):
+        delivered(3600, "a")
