@@ -105,6 +105,8 @@ class Engine:
         """Step → its rows: sequence, and the position behind the row."""
         self._turn: Turn | None = None
         self._steps_in_turn = 0
+        self._unwritten: set[int] = set()
+        """Blocks that were handed out anew, and that no step has had since."""
         self._blocks_wanted = 0
         self._said = (0, 0)
         self._last_turn = 0.0
@@ -196,6 +198,7 @@ class Engine:
                 places.append((s, s.launch(row)))
         if not rows:
             return False
+        self._spoil({block for row in rows for block in row.table})
         self.launched_step += 1
         self.device.launch(Step(self.launched_step, rows))
         self._rows[self.launched_step] = places
@@ -206,6 +209,19 @@ class Engine:
             os.kill(os.getpid(), signal.SIGKILL)
         self.points.reach("after-launch")
         return True
+
+    def take_blocks(self, blocks: list[int], fresh: list[int]) -> None:
+        """Blocks were named in a table; nothing of its sequence is in the fresh ones."""
+        self._unwritten.difference_update(blocks)
+        self._unwritten.update(fresh)
+
+    def _spoil(self, blocks: set[int]) -> None:
+        """Spoil those of a step's blocks that it is the first to have. Not before: fences wait for steps and for nothing
+        else, so that a block no step has had may be another executor's at any moment.
+        """
+        fresh = self._unwritten & blocks
+        self._unwritten -= fresh
+        self.device.poison(sorted(fresh))
 
     def _runnable(self) -> list[Sequence]:
         """Everything, or only the one that executors died with, once the manager knows that it runs alone."""
@@ -299,6 +315,7 @@ class Engine:
             s = self.sequences.get(ticket.handle)
             source_on_host, destination_on_host = TIERS.get(ticket.kind, (False, False))
             self._tickets[ticket.id] = (s, ticket.index, ticket.kind)
+            self._unwritten.discard(ticket.destination)
             if s is not None:
                 s.copying += 1
             if s is not None and not destination_on_host:

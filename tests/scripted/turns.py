@@ -204,7 +204,8 @@ def apply_reply(engine: Engine, turn: Turn, reply: Reply) -> None:
     for update in reply.tables:
         named = engine.sequences.get(update.handle)
         if named is not None:
-            engine.device.poison(named.update(update.first, update.blocks.tolist(), engine.tokens_per_block))
+            blocks = update.blocks.tolist()
+            engine.take_blocks(blocks, named.update(update.first, blocks, engine.tokens_per_block))
     engine.perform(reply.tickets)
     for s in turn.reserved:
         s.short = s.handle in reply.short
