@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from blockmgr.configuration import WrongSetting
+from blockmgr.process_lock import holder_of
 from blockmgr.runtime import default_runtime_dir, find_runtime_dir
 
 ENOUGH_DESCRIPTORS = 1024
@@ -130,10 +131,29 @@ def _runtime_dir(given: Path | None) -> Iterator[Finding]:
     writable = os.access(parent, os.W_OK)
     state = "is there" if path.exists() else "will be made"
     yield Finding("runtime folder", Verdict.GOOD if writable else Verdict.BROKEN, f"{path} {state}")
+    yield from _up(path)
     for name, what in (("notify.sock", "keeper"), ("blockmgr.sock", "manager")):
         running = _answers(path / name)
         if running is not None:
             yield Finding(what, Verdict.GOOD, "running" if running else "not running")
+
+
+def _up(path: Path) -> Iterator[Finding]:
+    """An `up` whose folder was deleted while it ran goes on, and has a lock there and nothing else."""
+    try:
+        pid = holder_of(path / "up.lock")
+    except OSError:
+        return
+    if pid is None:
+        return
+    if _answers(path / "notify.sock"):
+        yield Finding("up", Verdict.GOOD, f"running (process {pid})")
+    else:
+        text = (
+            f"running (process {pid}), but its keeper is not to be found: it starts, or its folder was deleted while it ran; "
+            "then `pagehold down` ends it, and the next `pagehold up` is whole again"
+        )
+        yield Finding("up", Verdict.LACKING, text)
 
 
 def _answers(path: Path) -> bool | None:

@@ -47,6 +47,13 @@ class ProcessLock:
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
+    def is_at(self, path: Path) -> bool:
+        """Whether whoever looks at a path finds this lock: its file may have been deleted, or another put in its place."""
+        try:
+            return os.path.samestat(os.fstat(self._file), path.stat())
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Let go of it. May be repeated."""
         if self._file >= 0:

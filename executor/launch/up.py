@@ -16,7 +16,7 @@ from blockmgr.keeper.runtime import recall
 from blockmgr.notify import Notifier
 from executor.launch.display import Display
 from executor.launch.ending import end_leftovers
-from executor.launch.lock import lock_folder
+from executor.launch.lock import FolderLock
 from executor.launch.plan import DOORS
 from executor.launch.readiness import History, is_serving
 from executor.launch.reasons import Log, describe_failure
@@ -60,6 +60,7 @@ class Up:
         self._log = Log(settings.up.log_path)
         self._began = time.monotonic()
         self._is_stopping = False
+        self._is_detached = False
         self._given_up = ""
 
     async def run(self) -> int:
@@ -72,7 +73,7 @@ class Up:
             Precondition: somebody else serves at the address for clients.
             WrongSetting: the folder or the address cannot be used.
         """
-        lock = lock_folder(self._folder)
+        self._lock = FolderLock(self._folder)
         try:
             self._watch_signals()
             await asyncio.to_thread(end_leftovers, self._folder, self._children, self._display.tell)
@@ -88,7 +89,7 @@ class Up:
             self._look()
             return self._explain(code)
         finally:
-            lock.close()
+            self._lock.close()
 
     def _ensure_address_is_free(self) -> None:
         """Doors share their port with whatever doors are there: those of another folder would answer our clients too."""
@@ -147,8 +148,16 @@ class Up:
         return False
 
     def _look(self) -> None:
+        if lost := self._lock.look():
+            self._on_folder_lost(lost)
         for line in self._history.look(self._supervision.keeper):
             self._display.tell(line)
+
+    def _on_folder_lost(self, text: str) -> None:
+        """What was detached logs into the folder: its log is gone too."""
+        if self._is_detached:
+            self._display.leave_terminal(self._settings.up.log_path)
+        self._display.tell(text)
 
     async def _announce(self) -> None:
         seconds = time.monotonic() - self._began
@@ -158,6 +167,7 @@ class Up:
         self._notifier.ready()
         if self._ready_descriptor is not None:
             self._display.leave_terminal(self._settings.up.log_path)
+            self._is_detached = True
             # Whoever waited may be gone; what it started is not.
             with suppress(BrokenPipeError):
                 os.write(self._ready_descriptor, b"ready")

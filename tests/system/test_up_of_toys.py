@@ -1,6 +1,7 @@
 """What `up` does with children of any kind: what it finds from an earlier one, and what it does about those that fail."""
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -74,6 +75,17 @@ def test_down_ends_what_was_left_behind(folder: UpFolder) -> None:
     assert not any(map(folder.runs, left.values()))
     order = [line.split()[1] for line in down.stderr.splitlines() if line.startswith("ending ")]
     assert order == ["door", "engine", "manager"]
+
+
+def test_one_whose_folder_is_deleted_says_so_and_down_still_ends_all_of_it(folder: UpFolder) -> None:
+    start(folder)
+    folder.await_said("ready after")
+    shutil.rmtree(folder.runtime_dir)
+    folder.await_said(f"{folder.runtime_dir} was deleted")
+    down = folder.command("down", "--runtime-dir", str(folder.runtime_dir))
+    assert (down.returncode, down.stdout) == (0, "stopped\n")
+    assert folder.await_exit() == 0
+    assert folder.left() == []
 
 
 def test_the_next_one_waits_until_the_keeper_of_a_killed_one_has_ended_all(folder: UpFolder) -> None:

@@ -1,8 +1,10 @@
 """The doctor tries what it speaks of, and its exit code says whether anything is broken."""
 
 import json
+import os
 import re
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 
 from blockmgr import diagnosis
 from blockmgr.commands import doctor
+from blockmgr.process_lock import ProcessLock
 from tests.fake_gpu import FIRST, SECOND, fake_gpus
 from tests.scripted.processes import ROOT
 
@@ -26,6 +29,15 @@ def test_a_folder_whose_sockets_would_have_too_long_a_path_is_broken(tmp_path: P
     found = {finding.subject: finding for finding in diagnosis.examine(tmp_path / ("x" * 100))}
     assert found["runtime folder"].verdict is diagnosis.Verdict.BROKEN
     assert "107 are possible" in found["runtime folder"].text
+
+
+def test_an_up_whose_folder_was_deleted_is_named_with_its_process_and_the_remedy(tmp_path: Path) -> None:
+    with closing(ProcessLock(tmp_path / "up.lock")):
+        found = {finding.subject: finding for finding in diagnosis.examine(tmp_path)}
+    assert found["up"].verdict is diagnosis.Verdict.LACKING
+    assert f"process {os.getpid()}" in found["up"].text
+    assert "pagehold down" in found["up"].text
+    assert "up" not in {finding.subject for finding in diagnosis.examine(tmp_path)}
 
 
 def test_every_package_of_an_extra_is_looked_for() -> None:

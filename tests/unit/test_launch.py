@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from blockmgr.configuration import WrongSetting
 from blockmgr.keeper import read_plan, write_plan
-from executor.launch.lock import AlreadyUp, find_up, lock_folder
+from executor.launch.lock import AlreadyUp, FolderLock, find_up, lock_folder
 from executor.launch.plan import DOORS, ENGINES, MANAGER, children_of
 from executor.launch.readiness import History
 from executor.launch.reasons import Log, describe_failure
@@ -231,6 +232,33 @@ def test_an_up_is_found_by_its_lock_while_it_lives(tmp_path: Path) -> None:
     lock.close()
     assert find_up(tmp_path / "run") is None
     lock_folder(tmp_path / "run").close()
+
+
+@pytest.mark.parametrize("deleted", ["run", "run/up.lock"])
+def test_a_lock_that_was_deleted_is_made_anew_and_told_once(tmp_path: Path, deleted: str) -> None:
+    folder, gone = tmp_path / "run", tmp_path / deleted
+    lock = FolderLock(folder)
+    assert lock.look() == ""
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert find_up(folder) is None
+    assert f"{gone} was deleted" in lock.look()
+    assert lock.look() == ""
+    found = find_up(folder)
+    assert found is not None
+    found.close()
+    lock.close()
+    assert find_up(folder) is None
+
+
+def test_a_lock_that_was_deleted_and_is_another_ups_by_now_is_left_to_it(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    (tmp_path / "up.lock").unlink()
+    other = lock_folder(tmp_path)
+    assert "cannot be made anew" in lock.look()
+    assert lock.look() == ""
+    lock.close()
+    assert find_up(tmp_path) is not None
+    other.close()
 
 
 def test_a_folder_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> None:
