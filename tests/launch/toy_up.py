@@ -9,6 +9,7 @@ from blockmgr.keeper import ChildSettings
 from executor.commands import up
 from executor.launch import process
 from executor.launch.settings import LaunchSettings
+from pagehold.client.standard_streams import standard_streams
 from tests.system.keeper_program import TOY
 
 TASKS = dict(part.split("=") for part in sys.argv.pop(1).split(","))
@@ -31,4 +32,5 @@ def _toy(name: str, task: str, journals: Path) -> ChildSettings:
 
 if __name__ == "__main__":
     process.children_of = toys  # type: ignore[attr-defined]
-    typer.run(up)
+    with standard_streams():
+        typer.run(up)

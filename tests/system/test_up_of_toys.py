@@ -176,6 +176,20 @@ def test_it_ends_well_though_its_terminal_is_gone(folder: UpFolder) -> None:
     assert folder.left() == []
 
 
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_it_serves_and_ends_well_though_it_can_say_nothing(folder: UpFolder, closed: str) -> None:
+    program = ("bash", "-c", f'exec "$@" {closed}', "bash", *TOYS, ALL_WELL)
+    folder.start(program=program, PYTHONPATH=str(ROOT))
+    wait_until(
+        lambda: len(folder.children()) == 3 and all(one["ready"] for one in folder.children().values()), "all run"
+    )
+    if closed == "2>&-":
+        folder.await_said(folder.address)
+    folder.ups[0].terminate()
+    assert folder.await_exit() == 0
+    assert folder.left() == []
+
+
 def test_asked_twice_it_waits_for_nobody(folder: UpFolder) -> None:
     start(folder, "manager=serve,engine=patient")
     folder.await_said("ready after")

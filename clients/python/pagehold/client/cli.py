@@ -14,6 +14,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from pagehold.client.standard_streams import standard_streams
+
 COMMANDS_GROUP = "pagehold.commands"
 
 # The extra of the distribution that a part's own dependencies come with.
@@ -66,7 +68,11 @@ def build_app(commands: dict[str, metadata.EntryPoint]) -> typer.Typer:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line with `arguments` (by default the process's own), and exit with its status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    with standard_streams():
+        _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(arguments: list[str]) -> None:
     commands = find_commands()
     # A command that is named needs no other to be loaded. Help, and the message about a wrong name, need all.
     named = commands.get(arguments[0]) if arguments else None
