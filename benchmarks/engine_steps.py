@@ -72,9 +72,10 @@ class Door:
         while not path.exists():
             time.sleep(0.05)
         self._channel = grpc.insecure_channel(f"unix:{path}")
-        self._requests: queue.SimpleQueue[submit_pb2.SubmitRequest] = queue.SimpleQueue()
         stub = engine_service_pb2_grpc.EngineServiceStub(self._channel)
         while True:
+            # Each call its own: one that was refused may still be waiting for what to send.
+            self._requests: queue.SimpleQueue[submit_pb2.SubmitRequest] = queue.SimpleQueue()
             self._responses = stub.Submit(iter(self._requests.get, None), wait_for_ready=True)
             try:
                 next(self._responses)
