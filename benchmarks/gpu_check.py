@@ -163,7 +163,12 @@ class Check:
     def _step_times(self, name: str) -> Iterator[None]:
         """Where the engine's time goes meanwhile, by its metrics."""
         before = StepTimes(scrape(self._metrics_port))
-        yield
+        try:
+            yield
+        finally:
+            self._note_step_times(name, before)
+
+    def _note_step_times(self, name: str, before: StepTimes) -> None:
         text = scrape(self._metrics_port)
         (self._report.folder / f"metrics-{name.replace(' ', '-')}.txt").write_text(text)
         steps = StepTimes(text).since(before)

@@ -80,7 +80,8 @@ def choose(model: PagedModel, hidden: torch.Tensor, choosing: Choosing, state: S
     """
     logits = model.logits(hidden[choosing.tokens])[: len(choosing.slots)]
     if choosing.masks is not None:
-        logits[choosing.masks] = float("-inf")
+        # Not a plain number, which would be brought to a GPU by a copy that is waited for.
+        logits.index_put_(choosing.masks, logits.new_full((), float("-inf")))
     ids = sample(logits, *choosing.parameters, vocabulary=vocabulary)
     # A row without a number has no next token: whatever is fed for it meanwhile comes to nothing, but must be an id.
     state.last_ids[choosing.slots] = ids.clamp(min=0)

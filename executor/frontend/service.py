@@ -164,9 +164,8 @@ class InferenceServicer:
             max_chat_messages=validation.MOST_MESSAGES,
             max_token_ids=validation.MOST_IDS,
         )
-        version = importlib.metadata.version("pagehold")
         return server_pb2.GetServerInfoResponse(
-            version=version, started=self._started, limits=limits, door=settings.name
+            version=_version(), started=self._started, limits=limits, door=settings.name
         )
 
     async def GetLoad(self, request: server_pb2.GetLoadRequest, context: Context) -> server_pb2.GetLoadResponse:
@@ -205,3 +204,11 @@ def _guard(
         return await guarded(context, serve)
 
     return call
+
+
+def _version() -> str:
+    """The installed version; a checkout that is run as it lies has none."""
+    try:
+        return importlib.metadata.version("pagehold")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
