@@ -22,15 +22,17 @@ def add_service(
     handler: Callable[[str], Callable[..., Any]],
     raw: Collection[str] = (),
     read: Callable[[type[ProtoMessage]], Callable[[bytes], Any]] | None = None,
+    reading: Collection[str] = (),
 ) -> None:
     """Add a service. ``handler`` gives what serves a method of that name; one of ``raw`` answers with bytes as they are.
 
-    ``read`` makes what a handler gets of a request's bytes; absent: ``reader``.
+    ``read`` makes what a handler gets of a request's bytes; absent: ``reader``. A method of ``reading``, which streams its
+    answer, gets no request and reads it from the context: gRPC itself would wait for ever for one that never comes.
     """
     read = read or reader
     handlers = {}
     for method in service.methods:
-        handlers[method.name] = _maker(method)(
+        handlers[method.name] = _maker(method, method.name in reading)(
             handler(method.name),
             request_deserializer=read(GetMessageClass(method.input_type)),
             response_serializer=None if method.name in raw else GetMessageClass(method.output_type).SerializeToString,
@@ -38,8 +40,8 @@ def add_service(
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
 
 
-def _maker(method: MethodDescriptor) -> Callable[..., Any]:
-    if method.client_streaming:
+def _maker(method: MethodDescriptor, is_reading: bool) -> Callable[..., Any]:
+    if method.client_streaming or is_reading:
         return grpc.stream_stream_rpc_method_handler
     return grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
 

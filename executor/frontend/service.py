@@ -4,7 +4,7 @@ import importlib.metadata
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -15,7 +15,7 @@ from executor.frontend.batch import generate_batch
 from executor.frontend.delivery import deliver
 from executor.frontend.door import Door
 from executor.frontend.engines import pool_of
-from executor.frontend.errors import NotRead
+from executor.frontend.errors import InvalidRequest, NotRead
 from executor.frontend.generation import Event
 from executor.frontend.models import Model
 from executor.frontend.parameters import SamplingDefaults
@@ -32,6 +32,9 @@ from pagehold.inference.v1 import (
 
 LARGE = frozenset({"Generate", "BatchGenerate", "Tokenize", "Detokenize", "RenderPrompt"})
 """Methods whose requests may be large. Each takes a place before it reads one."""
+
+STREAMED = ("Generate", "BatchGenerate", "Attach")
+"""Methods that stream their answer. They read their request themselves."""
 
 WRITTEN = ("Tokenize", "Detokenize", "RenderPrompt")
 """Methods whose answers may be large, and come as bytes."""
@@ -187,11 +190,19 @@ class InferenceServicer:
 def add_to_server(servicer: InferenceServicer, server: grpc.aio.Server) -> None:
     """Register the service."""
     service = inference_service_pb2.DESCRIPTOR.services_by_name["InferenceService"]
-    add_service(server, service, lambda name: _guard(name, getattr(servicer, name)), WRITTEN, _receive)
+    add_service(server, service, lambda name: _guard(name, getattr(servicer, name)), WRITTEN, _receive, STREAMED)
 
 
 def _receive(kind: type[Message]) -> Callable[[bytes], Received]:
     return lambda data: Received(kind, data)
+
+
+async def _request_of(context: Context) -> Received:
+    """A call's one request. Raises InvalidRequest where the client has ended its side without any."""
+    request = await context.read()
+    if request is grpc.aio.EOF:  # type: ignore[attr-defined]
+        raise InvalidRequest.of("request", "is missing: the call has no message, but must have one")
+    return cast(Received, request)
 
 
 def _guard(
@@ -199,7 +210,8 @@ def _guard(
 ) -> Callable[[Received, Context], Awaitable[Any]]:
     async def call(received: Received, context: Context) -> Any:
         async def serve() -> Any:
-            return await method(received if name in LARGE else received.read_small(), context)
+            request = await _request_of(context) if name in STREAMED else received
+            return await method(request if name in LARGE else request.read_small(), context)
 
         return await guarded(context, serve)
 

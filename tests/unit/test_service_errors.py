@@ -80,6 +80,7 @@ OF_INFERENCE = (
     errors_pb2.ERROR_REASON_QUEUE_FULL,
     errors_pb2.ERROR_REASON_NEVER_FITS,
     errors_pb2.ERROR_REASON_GENERATION_LOST,
+    errors_pb2.ERROR_REASON_NOT_READ,
 )
 """Reasons that only those who serve generations give."""
 

@@ -157,9 +157,9 @@ def test_what_is_lost_with_all_memory_is_said_to_be_and_never_mixed_with_what_co
 
 
 def test_a_time_budget_ends_well_though_its_engine_is_away(own: Scene) -> None:
-    call = own.door.generate(5, stopping={"max_tokens": TOKENS}, time_budget=6.0).await_tokens(BEFORE)
+    call = own.door.generate(5, stopping={"max_tokens": TOKENS}, time_budget=3.0).await_tokens(BEFORE)
     own.engine.admits = False
-    waiting = own.door.generate(6, time_budget=5.0)
+    waiting = own.door.generate(6, time_budget=2.0)
     wait_until(lambda: len(own.engine.starts) == 2, "one more waits")
     own.engine.kill()
     for late, tokens in ((waiting, 0), (call, BEFORE)):
