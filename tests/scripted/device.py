@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from blockmgr.arena import HostMapping
 from blockmgr.processes import Process
 from executor.manager.mapping import PoolMapping
 from pagehold.blockmgr.v1 import executor_pb2
@@ -109,7 +110,9 @@ class FakeDevice:
         self._block(table[index])[at : at + VECTOR_BYTES] = np.frombuffer(vector, dtype=np.uint8)
 
     def _all_blocks(self) -> NDArray[np.uint8]:
-        memory, size = self._mapping.device.array, self._mapping.block_bytes
+        device, size = self._mapping.device, self._mapping.block_bytes
+        assert isinstance(device, HostMapping)
+        memory = device.array
         count = len(memory) // size
         return memory[: count * size].reshape(count, size)
 
