@@ -9,6 +9,9 @@ from blockmgr.notify import Notifier, watchdog_interval
 
 log = structlog.get_logger()
 
+SLOW = 0.1
+"""Part of the time that a step may take from which on its slowness is told."""
+
 
 class Liveness:
     """Called in each round of the engine's loop. A loop that does not go round gives no sign, and neither does one behind
@@ -21,11 +24,14 @@ class Liveness:
         self._clock = clock
         self._interval = (watchdog_interval() or 2.0) / 4
         self._due = 0.0
-        self._stuck = False
+        self._stuck = self._slow = False
 
     def __call__(self, oldest_step: float) -> None:
         """The loop has gone round; the step that is in flight longest has been so for ``oldest_step`` seconds."""
-        stuck = oldest_step > self._step_timeout
+        slow, stuck = oldest_step > SLOW * self._step_timeout, oldest_step > self._step_timeout
+        if slow and not self._slow:
+            log.warning("a step takes long", seconds=round(oldest_step, 1), limit=self._step_timeout)
+        self._slow = slow
         if stuck and not self._stuck:
             log.error("a step is stuck", seconds=round(oldest_step, 1), limit=self._step_timeout)
         self._stuck = stuck

@@ -11,7 +11,7 @@ from blockmgr.settings_sources import ProcessSettings
 LEAST_SEQUENCES = 1024
 """Slots of a pool's ledger, which cost next to nothing until they are used."""
 
-ON_GPU = {"max_running": 256, "step_tokens": 2048, "chunk": 2048}
+ON_GPU = {"max_running": 256, "step_tokens": 2048, "chunk": 2048, "step_timeout": 60.0}
 """What is the default on a GPU, where it is another."""
 
 
@@ -99,7 +99,7 @@ class EngineSettings(ProcessSettings):
         """The same for a GPU: what is not set is what suits one, where it takes little longer to do much more at once."""
         return self.load(**{name: getattr(self, name) for name in self.model_fields_set} | self._unset(ON_GPU))
 
-    def _unset(self, defaults: dict[str, int]) -> dict[str, int]:
+    def _unset(self, defaults: dict[str, float]) -> dict[str, float]:
         return {name: value for name, value in defaults.items() if name not in self.model_fields_set}
 
     @property

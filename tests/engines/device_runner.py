@@ -10,6 +10,7 @@ from executor.engine.gpu.device import CudaDevice, Extent
 from executor.engine.gpu.runtime import Runtime
 from executor.engine.model_inputs import Tables
 from executor.engine.request import Request
+from executor.engine.scheduler import Budget, plan
 from executor.engine.sequence import Sequence
 from executor.engine.step import Done
 from executor.models.model import PagedModel
@@ -115,6 +116,23 @@ class DeviceRunner:
             self.launch(*[(one, min(chunk, max(one.prompt - one.launched, 1))) for one in going])
             sampling.append([one for one in going if one.launched >= one.prompt])
             if step % 4 == 3:
+                self.wait()
+        for done, sampled in zip(self.wait()[before:], sampling, strict=True):
+            assert not done.error, done
+            for sequence, token in zip(sampled, done.ids.tolist(), strict=True):
+                outputs[id(sequence)].append(token)
+        return list(outputs.values())
+
+    def served(self, sequences: list[Sequence], extent: Extent) -> list[list[int]]:
+        """Sequences from their prompts to their limits, in steps that are as full as an engine's."""
+        budget = Budget(extent.tokens, extent.tokens, extent.rows)
+        outputs: dict[int, list[int]] = {id(sequence): [] for sequence in sequences}
+        before = len(self.wait())
+        sampling: list[list[Sequence]] = []
+        while parts := plan([one for one in sequences if one.launched < one.limit], budget, BLOCK):
+            self.launch(*parts)
+            sampling.append([one for one, _ in parts if one.launched >= one.prompt])
+            if len(sampling) % 2 == 0:
                 self.wait()
         for done, sampled in zip(self.wait()[before:], sampling, strict=True):
             assert not done.error, done

@@ -104,6 +104,24 @@ def test_single_tokens_beside_chunks_of_prompts_give_the_same_ids(warm: DeviceRu
         assert output == warm.outputs(sequences_of(warm, [prompt]), max(len(output) - 1, 0))[0][: len(output)]
 
 
+def test_many_prompts_beside_many_that_decode_fill_steps_of_all_sizes(
+    model: PagedModel, compilations: Compilations
+) -> None:
+    """As a server that is asked a thousand things at once: 200 sequences, steps of up to 2,048 tokens."""
+    asked = [random_ids(50 + (67 * number) % 451, number) for number in range(200)]
+    sizes, extent = Tables(slots=256, width=8192, tokens_per_block=16), Extent(rows=256, tokens=2048)
+    runner = DeviceRunner(model, CudaRuntime(torch.device("cuda", 0), compilations), sizes, extent)
+    try:
+        outputs = runner.served([runner.sequence(slot, prompt) for slot, prompt in enumerate(asked)], extent)
+        some = range(0, 200, 17)
+        for number in some:
+            runner.free = list(range(1, sizes.width))
+            (alone,) = runner.outputs([runner.sequence(0, asked[number])], 29)
+            assert outputs[number] == alone
+    finally:
+        runner.close()
+
+
 def test_serving_waits_for_nothing_and_compiles_nothing(warm: DeviceRunner, compilations: Compilations) -> None:
     warm.free = list(range(1, TABLES.width))
     parameters = {"max_tokens": 200, "min_tokens": 200, "end_ids": [7, 11], "temperature": 0.7, "top_k": 50}

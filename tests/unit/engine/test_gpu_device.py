@@ -140,6 +140,18 @@ def test_single_tokens_beside_chunks_of_prompts_give_the_same_ids(model: PagedMo
     runner.close()
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_steps_as_full_as_a_servers_give_the_ids_of_each_prompt_alone(model: PagedModel, warm: bool) -> None:
+    runner = Runner(model)
+    if warm:
+        warm_up(runner.device)
+    prompts = [random_ids(2 + 9 * slot, slot) for slot in range(ROWS)]
+    sequences = [runner.sequence(slot, prompt, max_tokens=6) for slot, prompt in enumerate(prompts)]
+    for prompt, output in zip(prompts, runner.served(sequences, Extent(ROWS, TOKENS)), strict=True):
+        assert output == generate(model, [prompt], 6)[0]
+    runner.close()
+
+
 def test_nothing_waits_for_the_gpu_but_completions_come_only_when_it_is_done(runner: Runner) -> None:
     warm_up(runner.device)
     one = runner.any_sequence(0)

@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from blockmgr.notify import Notifier
 from executor.engine.liveness import Liveness
@@ -34,6 +35,14 @@ def test_no_sign_is_given_behind_a_step_that_takes_too_long(tmp_path: Path, monk
         assert 3 <= signs(4.0, 0.0) <= 6
         assert signs(4.0, 5.1) == 0
         assert signs(4.0, 1.0) > 0
+
+
+def test_a_step_that_takes_long_is_told_once_before_it_counts_as_stuck() -> None:
+    alive = Liveness(Notifier(None), step_timeout=60.0)
+    with capture_logs() as said:
+        for oldest in (0.0, 5.9, 6.1, 30.0, 61.0, 62.0, 0.1, 7.0):
+            alive(oldest)
+    assert [(one["log_level"], one["seconds"]) for one in said] == [("warning", 6.1), ("error", 61.0), ("warning", 7.0)]
 
 
 def test_blocks_are_asked_for_as_far_ahead_as_a_slow_turn_lasts() -> None:
