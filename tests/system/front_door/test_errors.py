@@ -245,7 +245,7 @@ def test_a_batch_that_is_empty_or_too_large_is_invalid(scene: Scene) -> None:
 
 @pytest.mark.parametrize("method", ["Generate", "BatchGenerate", "Attach"])
 def test_a_call_without_a_message_is_invalid_at_once(scene: Scene, method: str) -> None:
-    call = scene.door.channel.stream_stream(f"/pagehold.inference.v1.InferenceService/{method}")
+    call = scene.door.channel.stream_stream(f"/pagehold.inference.v1.InferenceService/{method}", bytes, bytes)
     with pytest.raises(grpc.RpcError) as caught:
         list(call(iter(()), timeout=60))
     assert outcome(caught.value) == (Code.INVALID_ARGUMENT, "INVALID_FIELD")
