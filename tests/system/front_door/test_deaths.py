@@ -35,8 +35,11 @@ def own(world: World, lasting: DoorProcess, folder: Path) -> Iterator[Scene]:
     if scene.engine.is_closed:
         scene.engine = restarted(world, folder)
     scene.engine.limit, scene.engine.admits = None, True
-    scene.await_idle()
-    scene.engine.kill()
+    try:
+        scene.await_idle()
+    finally:
+        # Or else no later test's engine could have its name.
+        scene.engine.kill()
 
 
 def restarted(world: World, folder: Path, limit: int | None = None) -> ScriptedEngine:
