@@ -138,5 +138,9 @@ async def ask_all(
     _, late = await asyncio.wait(tasks, timeout=limit)
     for task in late:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.wait(tasks)
+    for task in tasks:
+        # What a request may fail with is in its record: anything else is a fault here, and not to be passed over.
+        if not task.cancelled():
+            task.result()
     return records

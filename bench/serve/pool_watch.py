@@ -80,7 +80,9 @@ class PoolWatch:
             else:
                 self.asked += 1
                 self.running, self.waiting = max(self.running, load.running), max(self.waiting, load.waiting)
-                self.least_free = min(self.least_free, load.free_blocks / max(1, load.blocks))
+                # While no engine is connected nothing is known of its pool.
+                if load.blocks:
+                    self.least_free = min(self.least_free, load.free_blocks / load.blocks)
             await asyncio.sleep(max(0.0, self.every - (time.monotonic() - began)))
 
     def figures(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 
 from executor.frontend.door import Door
-from executor.frontend.errors import FrontDoorError, NotServing, OutOfRange
+from executor.frontend.errors import NotServing, OutOfRange
 from executor.frontend.finding import Place, find, pools, unknown
 from executor.frontend.generation import Generation
 from executor.frontend.hanging_up import hang_up, release
@@ -56,16 +56,21 @@ async def _follow(door: Door, sequence: Sequence, request: generation_pb2.Attach
     The number is taken last, when nothing can be wrong any more: from then on nobody else's hang-up counts.
     """
     detached = request.detached if request.HasField("detached") else sequence.request.detached
+    generation = None
+    # Held meanwhile: an earlier delivery that ends just now must not let go of it, or this one would hear nothing more.
+    sequence.deliveries += 1
     try:
         model = await _check(door, sequence, request)
         attachment = await _take_number(door, sequence, detached)
-    except (FrontDoorError, asyncio.CancelledError):
-        release(door, sequence)
-        raise
-    if not attachment:
-        release(door, sequence)
-        return None
-    return Generation(door, sequence, model, attachment=attachment, detached=detached, from_token=request.from_token)
+        if attachment:
+            generation = Generation(
+                door, sequence, model, attachment=attachment, detached=detached, from_token=request.from_token
+            )
+    finally:
+        sequence.deliveries -= 1
+        if generation is None:
+            release(door, sequence)
+    return generation
 
 
 async def _take_number(door: Door, sequence: Sequence, detached: bool) -> int:

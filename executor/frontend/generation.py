@@ -130,11 +130,14 @@ class Generation:
             end, over = sequence.end, sequence.is_over
             if (progress := self._progress()) is not None:
                 yield Event(progress=progress)
-            while len(ids := await self._recorded.after(self._output.tokens, end, self._most())):
+            while len(ids := await self._recorded.after(self._output.tokens, end, most := self._most())):
                 if (delta := await self._delta(ids)) is not None:
                     yield Event(delta=delta)
                 if self._output.stop is not None:
                     return
+                if len(ids) < most:
+                    # That was all: of more there will be news, and each look at the ledger is paid for every token.
+                    break
             if over:
                 raise_if_lost(sequence, self._output.tokens)
                 if (delta := self._rest()) is not None:
