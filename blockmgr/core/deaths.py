@@ -72,9 +72,12 @@ def void_unfinished(state: PoolState, row: int) -> list[int]:
 
 
 def _settle_residency(state: PoolState, slot: int) -> None:
-    """A half-done swap is taken up again from where its copies were done: anything on the host means it must come back."""
+    """A half-done swap is taken up again from where its copies were done: anything on the host means it must come back.
+
+    One that is away stays so, with or without blocks: only its owner lets it come back.
+    """
     seqs = state.sequences
-    if slot in state.tickets.of_slot or seqs.residency.get(slot) == Residency.RELEASED:
+    if slot in state.tickets.of_slot or seqs.residency.get(slot) in (Residency.RELEASED, Residency.HOST):
         return
     away = (seqs.entries(slot) >= state.geometry.host_base).any()
     seqs.reside(slot, Residency.HOST if away else Residency.DEVICE)

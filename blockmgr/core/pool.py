@@ -89,6 +89,8 @@ class Pool(Operations):
             rows = set(state.executors.rows())
             row = state.executors.register(name, instance, pids, state.clock.now(), lease)
             if row not in rows:
+                # Whoever had the row before wants nothing any more.
+                state.wants.pop(row, None)
                 state.events.add(
                     Event(EventKind.REGISTERED, executor=name, detail=f"epoch={state.executors.epoch.get(row)}")
                 )

@@ -64,11 +64,11 @@ class Preemption:
 
     def _may_go(self, sequence: Sequence) -> bool:
         """Whether a sequence holds blocks and may be made to go: one that came back may not before it has got on, unless it
-        could not anyway.
+        could not anyway, for want of a block or of what another computes.
         """
         if sequence.ending is not None or sequence.parked or not sequence.table or sequence.suspect:
             return False
-        return sequence.has_advanced or sequence.stuck
+        return sequence.has_advanced or sequence.stuck or bool(sequence.awaiting)
 
     def _choose_way(self, sequence: Sequence, pace: Pace) -> Way:
         if not self.host_blocks or self._way == Way.RECOMPUTE:

@@ -137,3 +137,15 @@ def test_wants_of_the_dead_are_not_heard_of() -> None:
     one.send(want=Want(bytes([1] * 16)))
     talk.pool.bury(one.epoch)
     assert two.send().wanted is None
+
+
+def test_who_gets_a_dead_ones_row_does_not_inherit_its_want() -> None:
+    talk = Talk()
+    one, two = talk.executor("a"), talk.executor("b")
+    one.send(want=Want(bytes([1] * 16), running=True))
+    row = talk.pool.state.executors.find(one.epoch)
+    talk.pool.bury(one.epoch)
+    heir = talk.executor("c")
+    assert talk.pool.state.executors.find(heir.epoch) == row
+    talk.pool.ready(heir.epoch)
+    assert two.send().wanted is None

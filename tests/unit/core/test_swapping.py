@@ -227,3 +227,14 @@ def test_blocks_that_a_returning_sequence_will_name_again_are_no_room_for_the_re
     assert (refused.refusal, refused.needed, refused.available) == (Refusal.POOL_EXHAUSTED, 1, 0)
     executor.finish(other)
     back(talk, executor, handle)
+
+
+def test_one_that_went_with_nothing_computed_comes_back_though_a_step_failed_meanwhile() -> None:
+    talk = Talk(host_blocks=8)
+    executor = talk.executor()
+    handle = executor.admit(ids(6)).handle
+    swapped(talk, executor, handle)
+    assert talk.table(handle) == []
+    executor.send(failed=True)
+    back(talk, executor, handle)
+    assert len(talk.table(handle)) == 2

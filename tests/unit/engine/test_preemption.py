@@ -69,6 +69,14 @@ def test_nobody_goes_while_what_was_given_up_is_about_to_be_free() -> None:
     assert Preemption().make_room(sequences, want, Reply(1, free_blocks=1), Pace()) is None
 
 
+def test_one_that_came_back_and_waits_for_what_the_first_computes_goes_again() -> None:
+    sequences = running(0, 1)
+    back = sequences[1]
+    back.come_back()
+    back.awaiting = 1
+    assert make_room(Preemption(), sequences, stuck(sequences[0])) is back
+
+
 def test_one_that_came_back_goes_again_only_once_it_has_got_on_or_cannot() -> None:
     sequences = running(0, 1)
     back = sequences[1]
