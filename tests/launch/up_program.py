@@ -149,6 +149,10 @@ class UpFolder:
             return False
         return os.fsencode(self.directory) in command
 
+    def delete(self) -> None:
+        """Delete the runtime folder at once: while it is emptied, nothing can be put in it under its own name."""
+        shutil.rmtree(self.runtime_dir.rename(self.directory / "deleted"))
+
     def left(self) -> list[int]:
         """Ids of the processes started here that live."""
         return [pid for pid in self.started() if self.runs(pid)]

@@ -1,7 +1,6 @@
 """What `up` does with children of any kind: what it finds from an earlier one, and what it does about those that fail."""
 
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -80,7 +79,7 @@ def test_down_ends_what_was_left_behind(folder: UpFolder) -> None:
 def test_one_whose_folder_is_deleted_says_so_and_down_still_ends_all_of_it(folder: UpFolder) -> None:
     start(folder)
     folder.await_said("ready after")
-    shutil.rmtree(folder.runtime_dir)
+    folder.delete()
     folder.await_said(f"{folder.runtime_dir} was deleted")
     down = folder.command("down", "--runtime-dir", str(folder.runtime_dir))
     assert (down.returncode, down.stdout) == (0, "stopped\n")
