@@ -1,0 +1,5 @@
+from tests.kernels.contracts.ranking import RankingContract
+
+
+class TestRankingInTorch(RankingContract):
+    pass
