@@ -124,7 +124,8 @@ def prefill_kernel(
     tile = tl.num_programs(1) - 1 - tl.program_id(1)
     sequence, query_start, query_end = find_chunk(query_starts, sequences, tile, TOKENS)
     first_token = (tile - query_start // TOKENS - sequence) * TOKENS
-    if first_token >= query_end - query_start:
+    # Nobody's are the tiles of queries ahead of the first chunk, and those behind the end of each.
+    if (sequence < 0) | (first_token >= query_end - query_start):
         return
     length = tl.load(lengths + sequence)
     first_position = length - (query_end - query_start) + first_token

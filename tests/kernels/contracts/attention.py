@@ -143,9 +143,12 @@ class AttentionContract:
             assert not output[[0, 2]].any()
             assert output[1].all()
 
-    def test_a_mixed_step_in_two_parts_and_with_padding_has_the_bits_of_one(self) -> None:
-        batch = self.batch([40, 200, 1, 130, 17, 90], [1, 1, 1, 50, 1, 90])
-        rows, tokens, singles = 6, len(batch.query), 3
+    # With 40 of them a whole tile of queries lies ahead of the first chunk.
+    @pytest.mark.parametrize("singles", [3, 40])
+    def test_a_mixed_step_in_two_parts_and_with_padding_has_the_bits_of_one(self, singles: int) -> None:
+        ahead = [(40, 200, 1, 65)[number % 4] for number in range(singles)]
+        batch = self.batch([*ahead, 130, 17, 90], [1] * singles + [50, 1, 90], kv_heads=1)
+        rows, tokens = len(batch.lengths), len(batch.query)
         # Rows of padding have no tokens, and behind all rows are tokens of none, whatever they hold.
         query = torch.cat([batch.query, torch.full_like(batch.query[:9], float("nan"))])
         tables, lengths = (torch.cat([each, torch.zeros_like(each[:3])]) for each in (batch.tables, batch.lengths))
@@ -154,8 +157,9 @@ class AttentionContract:
         caches, scale = (batch.key_cache, batch.value_cache), 0.1
         out = poison(torch.empty_like(query))
         paged_decode(query[: rows + 3], *caches, tables, single_lengths, out=out[: rows + 3], scale=scale)
-        chunk_starts = starts.clamp(min=singles)
-        paged_prefill(query, *caches, tables, chunk_starts, lengths, out=out, scale=scale, max_query=90)
+        decoded = out[:singles].clone()
+        paged_prefill(query, *caches, tables, starts.clamp(min=singles), lengths, out=out, scale=scale, max_query=90)
+        assert torch.equal(out[:singles], decoded), "what lies ahead of the first chunk is no chunk's"
         whole = self.prefill(batch, scale=scale)
         assert torch.equal(out[singles:tokens], whole[singles:])
         # The same bits where products are a GPU's or torch's; numpy's, by which the interpreter computes, go by their shape.
