@@ -18,6 +18,9 @@ def check_form(message: Message) -> None:
     _parallel("progress", progress.handles, ("launched", progress.launched), ("computed", progress.computed))
     _parallel("reservations", wanted.handles, ("lengths", wanted.lengths), ("look_ahead", wanted.look_ahead))
     _parallel("finished", finished.handles, ("reasons", finished.reasons))
+    for output in (child.output for fork in message.forks for child in fork.children):
+        if output is not None:
+            _within_range("fork.children.output.ids", output)
     for move in message.reorders:
         _parallel("reorder", move.handles, ("parents", move.parents), ("ids", move.ids), ("scores", move.scores))
         _within_range("reorder.ids", move.ids)

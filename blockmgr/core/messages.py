@@ -71,6 +71,10 @@ class Child:
     uuid: bytes
     request: bytes = b""
     score: float = 0.0
+    output: NDArray[np.int32] | None = None
+    """Tokens that it has behind the prompt, in place of its parent's. It is kept for its tokens alone then, without blocks, as
+    one that gave them up.
+    """
 
 
 @dataclass(slots=True)

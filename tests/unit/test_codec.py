@@ -90,8 +90,9 @@ def reorders(draw: st.DrawFn) -> Reorder:
     return Reorder(draw(arrays(HANDLES, size)), draw(arrays(COUNTS, size)), draw(arrays(IDS, size)), scores)
 
 
+OUTPUTS = st.none() | st.lists(IDS, max_size=6).map(lambda ids: np.array(ids, dtype=np.int32))
 FORKS = st.builds(
-    Fork, HANDLES, st.lists(st.builds(Child, UUIDS, st.binary(max_size=9), DOUBLES), min_size=1, max_size=4)
+    Fork, HANDLES, st.lists(st.builds(Child, UUIDS, st.binary(max_size=9), DOUBLES, OUTPUTS), min_size=1, max_size=4)
 )
 ADMISSIONS = st.builds(
     Admission,

@@ -131,8 +131,13 @@ def _each(decode: Callable[[Any, str], Any]) -> Callable[[Sequence[Any], str], l
 def _decode_fork(fork: turn_pb2.Fork, field: str) -> Fork:
     if not fork.children:
         raise InvalidMessage(f"{field}.children", "empty", "at least one child is required")
-    children = [Child(child.uuid, child.request, child.score) for child in fork.children]
+    children = [_decode_child(child) for child in fork.children]
     return Fork(_number(fork.parent, f"{field}.parent"), children)
+
+
+def _decode_child(child: turn_pb2.Child) -> Child:
+    output = np.array(child.output.ids, dtype=np.int32) if child.HasField("output") else None
+    return Child(child.uuid, child.request, child.score, output)
 
 
 def _decode_reorder(move: turn_pb2.Reorder, field: str) -> Reorder:
@@ -217,4 +222,8 @@ def _encode_arrays(message: Message, turn: turn_pb2.Turn) -> None:
 
 
 def _encode_child(child: Child) -> turn_pb2.Child:
-    return turn_pb2.Child(uuid=child.uuid, request=child.request, score=child.score or None)
+    message = turn_pb2.Child(uuid=child.uuid, request=child.request, score=child.score or None)
+    if child.output is not None:
+        message.output.SetInParent()
+        pack(message.output, ids=child.output)
+    return message

@@ -116,14 +116,22 @@ class Fork(_message.Message):
     def __init__(self, parent: _Optional[int] = ..., children: _Optional[_Iterable[_Union[Child, _Mapping]]] = ...) -> None: ...
 
 class Child(_message.Message):
-    __slots__ = ("uuid", "request", "score")
+    __slots__ = ("uuid", "request", "score", "output")
     UUID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
     uuid: bytes
     request: bytes
     score: float
-    def __init__(self, uuid: _Optional[bytes] = ..., request: _Optional[bytes] = ..., score: _Optional[float] = ...) -> None: ...
+    output: Output
+    def __init__(self, uuid: _Optional[bytes] = ..., request: _Optional[bytes] = ..., score: _Optional[float] = ..., output: _Optional[_Union[Output, _Mapping]] = ...) -> None: ...
+
+class Output(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Reorder(_message.Message):
     __slots__ = ("handles", "parents", "ids", "scores")
