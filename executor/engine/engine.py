@@ -54,7 +54,7 @@ class Engine:
         ways: Ways,
         metrics: Metrics,
         tell: Callable[[list[News]], None],
-        alive: Callable[[float], None] = lambda _: None,
+        alive: Callable[[float, Callable[[], dict[str, int]]], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.work = work
@@ -116,7 +116,7 @@ class Engine:
         clock.append(time.perf_counter())
         self._metrics.add_round(clock, scheduling)
         self.load = self._take_load()
-        self._alive(self.flight.oldest)
+        self._alive(self.flight.oldest, self.flight.describe_oldest)
         self._wait(nearest)
 
     def _wait(self, nearest: float) -> None:

@@ -78,6 +78,14 @@ class Flight:
         """Seconds for which the step launched first of those in flight has been so; 0: none is."""
         return self._clock() - min(self._launched_at.values()) if self._launched_at else 0.0
 
+    def describe_oldest(self) -> dict[str, int]:
+        """What the step that was launched first of those in flight consists of, for logs."""
+        if not self._rows:
+            return {}
+        step, rows = next(iter(self._rows.items()))
+        longest = max(row.start + row.count for row in rows)
+        return {"step": step, "rows": len(rows), "tokens": sum(row.count for row in rows), "longest": longest}
+
     def launch(self, parts: list[Part]) -> None:
         """Launch a step of these parts."""
         rows = []

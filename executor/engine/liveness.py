@@ -26,14 +26,16 @@ class Liveness:
         self._due = 0.0
         self._stuck = self._slow = False
 
-    def __call__(self, oldest_step: float) -> None:
-        """The loop has gone round; the step that is in flight longest has been so for ``oldest_step`` seconds."""
+    def __call__(self, oldest_step: float, describe: Callable[[], dict[str, int]]) -> None:
+        """The loop has gone round; the step that is in flight longest has been so for ``oldest_step`` seconds, and is of what
+        ``describe`` says.
+        """
         slow, stuck = oldest_step > SLOW * self._step_timeout, oldest_step > self._step_timeout
         if slow and not self._slow:
-            log.warning("a step takes long", seconds=round(oldest_step, 1), limit=self._step_timeout)
+            log.warning("a step takes long", seconds=round(oldest_step, 1), limit=self._step_timeout, **describe())
         self._slow = slow
         if stuck and not self._stuck:
-            log.error("a step is stuck", seconds=round(oldest_step, 1), limit=self._step_timeout)
+            log.error("a step is stuck", seconds=round(oldest_step, 1), limit=self._step_timeout, **describe())
         self._stuck = stuck
         now = self._clock()
         if not stuck and now >= self._due:

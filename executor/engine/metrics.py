@@ -1,6 +1,7 @@
 """What an engine counts, for Prometheus. ``docs/metrics.md`` lists the names."""
 
 from collections import Counter as Tally
+from collections.abc import Callable
 from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -36,6 +37,7 @@ class Metrics:
         self._preemptions = counter("preemptions", "Sequences that have made room, by way.", "way")
         self._returns = counter("returns", "Sequences that have come back after they made room.")
         self._accepted = counter("requests_accepted", "Requests accepted.")
+        self._forked = counter("sequences_forked", "Sequences forked from the first output of their request.")
         self._refused = counter("requests_refused", "Requests refused, by reason.", "reason")
         self._ended = counter("sequences_ended", "Sequences that have ended, by reason.", "reason")
         self._prompt = counter("prompt_tokens_computed", "Tokens of prompts computed, those computed again included.")
@@ -62,6 +64,11 @@ class Metrics:
         self._turn_seconds = Histogram(
             "pagehold_engine_turn_seconds", "From a turn to its reply.", registry=self.registry, buckets=TURN_BUCKETS
         )
+
+    def watch_allocator(self, retries: Callable[[], float]) -> None:
+        """On a GPU: how often torch had to give memory back and ask again, looked up when somebody asks."""
+        text = "Times that a GPU's memory was short, so that a step waited while unused memory was given back."
+        Gauge("pagehold_engine_allocation_retries", text, registry=self.registry).set_function(retries)
 
     def serve(self, port: int) -> None:
         """Serve them over HTTP on the loopback address. Raises ``OSError`` if the port cannot be had."""
@@ -108,6 +115,7 @@ class Metrics:
         self._turns.inc()
         self._turn_seconds.observe(seconds)
         self._accepted.inc(sum(admitted.handle != 0 for admitted in reply.admitted))
+        self._forked.inc(sum(len(forked.handles) for forked in reply.forked))
         self._cached.inc(cached)
 
     def count_news(self, news: list[News]) -> None:

@@ -70,6 +70,7 @@ class EngineProcess:
         if place.gpu_uuid:
             self.settings = self.settings.on_gpu()
             self._compilations.watch()
+            self._metrics.watch_allocator(lambda: torch.cuda.memory_stats(place.device).get("num_alloc_retries", 0))
         with progress_told(lambda title, percent: self._notifier.status(f"{title}: {percent} %")):
             prepared = prepare(self.settings, place.device)
         source = prepared.source

@@ -4,6 +4,7 @@ Padding reads the null block and writes nothing, so nothing here needs a pool th
 """
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import structlog
@@ -111,7 +112,9 @@ def _padding(device: CudaDevice, tokens: int, rows: int) -> Step:
 def _run(device: CudaDevice, step: Step) -> None:
     """Do a step kernel by kernel, with the choice of tokens. Waits for it."""
     with device.staging.used_now() as bundle:
-        inputs = InputArrays.of(step, device.state.sizes.tokens_per_block).put(bundle.put, split=True)
+        arrays = InputArrays.of(step, device.state.sizes.tokens_per_block)
+        # Padding is short, but what decode works in grows with the longest sequence there may be beside it.
+        inputs = replace(arrays, width=device.state.sizes.width).put(bundle.put, split=True)
         choosing = choosing_of(step, bundle.put, LEAST_ROWS)
         bundle.send()
         hidden = device.forward(inputs)

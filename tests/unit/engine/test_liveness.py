@@ -23,7 +23,7 @@ def test_no_sign_is_given_behind_a_step_that_takes_too_long(tmp_path: Path, monk
         def signs(seconds: float, oldest: float) -> int:
             for _ in range(int(seconds * 10)):
                 now[0] += 0.1
-                alive(oldest)
+                alive(oldest, dict)
             count = 0
             while True:
                 try:
@@ -41,7 +41,8 @@ def test_a_step_that_takes_long_is_told_once_before_it_counts_as_stuck() -> None
     alive = Liveness(Notifier(None), step_timeout=60.0)
     with capture_logs() as said:
         for oldest in (0.0, 5.9, 6.1, 30.0, 61.0, 62.0, 0.1, 7.0):
-            alive(oldest)
+            alive(oldest, lambda: {"rows": 3})
+    assert all(one["rows"] == 3 for one in said)
     assert [(one["log_level"], one["seconds"]) for one in said] == [("warning", 6.1), ("error", 61.0), ("warning", 7.0)]
 
 
