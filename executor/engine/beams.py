@@ -14,6 +14,12 @@ from enum import StrEnum
 
 import numpy as np
 
+MOST_WIDTH = 16
+"""Beams of a group at most."""
+
+MOST_CANDIDATES = 128
+"""Next tokens that a beam may have to name at most."""
+
 
 class EarlyStopping(StrEnum):
     """When a group that has as many hypotheses as it is wide ends."""

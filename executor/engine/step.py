@@ -10,6 +10,12 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+
+def nothing() -> Ints:
+    """Whole numbers, none."""
+    return np.zeros(0, dtype=np.int64)
+
+
 FROM_DEVICE = -1
 """Stands in ``Step.ids`` for the id that was sampled last for the row's slot: nobody else may know it yet."""
 
@@ -39,6 +45,10 @@ class Sampling:
     masked_rows: Ints
     """Places within R, parallel to ``masked_ids``: this id may not be chosen there."""
     masked_ids: Ints
+    ranked: Ints = field(default_factory=nothing)
+    """Places within R whose likeliest tokens are asked for: beams. Masks do not touch these."""
+    ranking: int = 0
+    """How many tokens of each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +90,12 @@ class Done:
     """Number of the command, steps and copies counted together."""
     step: int = 0
     """Number of the step; 0: it was copies."""
-    ids: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    ids: Ints = field(default_factory=nothing)
     """Of a step: the ids sampled ``[R]``; -1 where the logits held no number."""
+    ranked_ids: Ints = field(default_factory=lambda: nothing().reshape(0, 0))
+    """Of a step: the likeliest tokens of the rows that asked for them, in order, ``[ranked, ranking]``."""
+    ranked_logprobs: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+    """Natural logarithms of their probabilities, parallel to those."""
     tickets: tuple[int, ...] = ()
     """Of copies: their tickets."""
     error: str = ""

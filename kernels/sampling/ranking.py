@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 
+_AT_ONCE = 32
+"""Rows that are worked on together: what that takes for a large vocabulary is to be little beside everything else."""
+
 
 def rank(logits: torch.Tensor, count: int, *, vocabulary: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Find the `count` likeliest tokens of each row.
@@ -30,15 +33,21 @@ def rank(logits: torch.Tensor, count: int, *, vocabulary: int | None = None) -> 
         raise ValueError(f"vocabulary is {limit}; the logits have {width} columns, and it must be 1 to that")
     if not 1 <= count <= limit:
         raise ValueError(f"count is {count}; it must be 1 to {limit}")
+    pieces = [_rank(rows, count, limit) for rows in logits.split(_AT_ONCE)]
+    ids, logprobs = zip(*pieces, strict=True)
+    return torch.cat(ids), torch.cat(logprobs)
+
+
+def _rank(logits: torch.Tensor, count: int, limit: int) -> tuple[torch.Tensor, torch.Tensor]:
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     # Every key is another one, so that the greatest are the same wherever and however they are found.
-    ids = torch.arange(limit, device=logits.device)
-    keys = (_ordinal(logprobs[:, :limit]) << 32) | (limit - 1 - ids)
-    found = limit - 1 - (keys.topk(count, dim=-1).values & 0xFFFFFFFF)
-    return found, logprobs.gather(1, found)
+    keys = _ordinal(logprobs[:, :limit]).bitwise_left_shift_(32)
+    keys |= torch.arange(limit - 1, -1, -1, device=logits.device)
+    ids = limit - 1 - (keys.topk(count, dim=-1).values & 0xFFFFFFFF)
+    return ids, logprobs.gather(1, ids)
 
 
 def _ordinal(values: torch.Tensor) -> torch.Tensor:
     """Whole numbers in the order of floats, as int64. The two zeros are one."""
-    bits = (values + 0.0).view(torch.int32).long()
-    return torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    bits = (values + 0.0).view(torch.int32)
+    return torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()

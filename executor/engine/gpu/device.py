@@ -7,6 +7,7 @@ from typing import TypeVar
 import structlog
 import torch
 
+from executor.engine.beams import MOST_CANDIDATES
 from executor.engine.choice import Choosing, Chosen, choose, choosing_of
 from executor.engine.device import NewsCallback
 from executor.engine.gpu.copies import BlockCopies
@@ -26,8 +27,8 @@ T = TypeVar("T")
 ROW_BYTES, TOKEN_BYTES, SPARE_BYTES = 512, 64, 1 << 16
 """What a row, a token and anything else of a step takes at most on its way to the GPU, table entries included."""
 
-RESULT_BYTES = 64
-"""What a row brings back at most."""
+RESULT_BYTES = 64 + MOST_CANDIDATES * (8 + 4)
+"""What a row brings back at most: its id, and where it is a beam its likeliest tokens with their log-probabilities."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 import structlog
 import torch
 
+from executor.engine.beams import MOST_CANDIDATES
 from executor.engine.choice import choose, choosing_of
 from executor.engine.gpu.device import CudaDevice
 from executor.engine.gpu.graphs import LEAST_ROWS
@@ -96,6 +97,8 @@ def _padding(device: CudaDevice, tokens: int, rows: int) -> Step:
         positions=numbers,
         masked_rows=numbers[:1],
         masked_ids=numbers[:1],
+        ranked=numbers,
+        ranking=min(MOST_CANDIDATES, device.vocabulary),
     )
     return Step(
         number=0,

@@ -24,9 +24,9 @@ class RankingContract:
 
     @pytest.mark.parametrize("width", [131, 1024, 50000])
     def test_a_row_does_not_depend_on_how_many_there_are(self, width: int) -> None:
-        logits = self.logits(9, width)
+        logits = self.logits(70, width)
         together = rank(logits, 6)
-        for row in range(9):
+        for row in range(0, 70, 9):
             alone = rank(logits[row : row + 1], 6)
             assert torch.equal(alone[0][0], together[0][row])
             assert torch.equal(alone[1][0], together[1][row])
