@@ -38,6 +38,7 @@ def adopt(registration: Registration, work: Work, changes: PendingChanges) -> in
             computed=sequence.computed,
             suspect=one.suspect,
         )
+    work.families.settle()
     return len(adopted)
 
 

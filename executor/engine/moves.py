@@ -8,6 +8,7 @@ from executor.engine.copies import tickets_of
 from executor.engine.entrance import first_running_want
 from executor.engine.pace import Pace
 from executor.engine.preemption import Way
+from executor.engine.sequence import Sequence
 from executor.engine.turns import Turn
 from executor.engine.work import Work
 
@@ -39,11 +40,10 @@ def make_room(work: Work, reply: Reply, pace: Pace) -> None:
     for sequence in list(work.sequences.values()) if work.short or work.preemption.away else ():
         waits = sequence.stuck or sequence.handle in work.preemption.away
         tokens = sequence.launched + 1 if sequence.stuck else len(sequence.tokens)
-        if waits and work.limits.blocks_for(min(tokens, sequence.limit)) > work.limits.usable_blocks:
+        if waits and _blocks_with(work, sequence, tokens) > work.limits.usable_blocks:
             log.warning("the pool has become too small for a sequence", uuid=sequence.request.uuid.hex(), tokens=tokens)
             sequence.end(FinishReason.LENGTH)
-    victim = work.preemption.make_room(work.sequences.values(), first_running_want(work), reply, pace)
-    if victim is not None:
+    for victim in work.preemption.make_room(work.sequences.values(), first_running_want(work), reply, pace):
         # Whatever it lacked, it lacks no more.
         work.short.discard(victim.handle)
         log.info(
@@ -53,3 +53,14 @@ def make_room(work: Work, reply: Reply, pace: Pace) -> None:
             blocks=len(victim.table),
             tokens=len(victim.tokens),
         )
+
+
+def _blocks_with(work: Work, sequence: Sequence, tokens: int) -> int:
+    """Blocks that a sequence of so many tokens needs, together with the others that share its prompt."""
+    limits = work.limits
+    needed = limits.blocks_for(min(tokens, sequence.limit))
+    for one in work.families.kin(sequence):
+        if one is not sequence:
+            own = limits.blocks_for(min(len(one.tokens), one.limit)) - one.request.shared_blocks(limits)
+            needed += max(own, 0)
+    return needed

@@ -1,7 +1,8 @@
 """Who makes room where blocks run out, in which way, and who comes back when.
 
 Of all that waits for blocks, whatever its engine, one comes first: by priority, then by age. Whoever stands still for want of a
-block makes the last of those behind it go, one at a time. So the first of all always gets on, and with it, in the end, all.
+block makes the last of those behind it go, one request at a time. So the first of all always gets on, and with it, in the end,
+all. The outputs of a request are one in this: none makes another of them go, and all go together.
 """
 
 from collections import Counter
@@ -47,39 +48,55 @@ class Preemption:
 
     # -- who goes ----------------------------------------------------------------------------------------------------
 
-    def make_room(self, running: Iterable[Sequence], first: Want | None, reply: Reply, pace: Pace) -> Sequence | None:
-        """Choose who makes room for ``first``, if anybody has to. Returns whom.
+    def make_room(self, running: Iterable[Sequence], first: Want | None, reply: Reply, pace: Pace) -> list[Sequence]:
+        """Choose who makes room for ``first``, if anybody has to. Returns whom: all that is here of one request.
 
         Nobody does while others are on their way, or while what was given up is about to be free: that may be enough.
         """
         if first is None or self.leaving or reply.free_blocks + reply.fenced_blocks >= first.blocks:
-            return None
-        behind = [one for one in running if one.request.rank > first.rank and self._may_go(one)]
-        if not behind:
-            return None
-        victim = max(behind, key=lambda one: one.request.rank)
-        victim.parked = True
-        self.leaving[victim.handle] = victim, self._choose_way(victim, pace)
-        return victim
+            return []
+        behind: dict[tuple[int, float, bytes], list[Sequence]] = {}
+        for one in running:
+            if one.request.rank > first.rank and one.ending is None:
+                behind.setdefault(one.request.rank, []).append(one)
+        last = max((rank for rank, kin in behind.items() if self._may_go(kin)), default=None)
+        if last is None:
+            return []
+        victims = [one for one in behind[last] if not one.parked]
+        way = self._choose_way(victims, pace)
+        for victim in victims:
+            victim.parked = True
+            self.leaving[victim.handle] = victim, way
+        return victims
 
-    def _may_go(self, sequence: Sequence) -> bool:
-        """Whether a sequence holds blocks and may be made to go: one that came back may not before it has got on, unless it
-        could not anyway, for want of a block or of what another computes.
+    def _may_go(self, kin: list[Sequence]) -> bool:
+        """Whether the sequences of a request hold blocks and may be made to go: those that came back may not before one has
+        got on, unless one could not anyway, for want of a block, of what another computes, or of the rest of them.
         """
-        if sequence.ending is not None or sequence.parked or not sequence.table or sequence.suspect:
+        here = [one for one in kin if not one.parked]
+        if any(one.suspect for one in here) or not any(one.table for one in here):
             return False
-        return sequence.has_advanced or sequence.stuck or bool(sequence.awaiting)
+        return len(here) < len(kin) or any(one.has_advanced or one.stuck or one.awaiting for one in here)
 
-    def _choose_way(self, sequence: Sequence, pace: Pace) -> Way:
+    def _choose_way(self, kin: list[Sequence], pace: Pace) -> Way:
         if not self.host_blocks or self._way == Way.RECOMPUTE:
             return Way.RECOMPUTE
-        if self._way == Way.SWAP or pace.swap_is_cheaper(len(sequence.table), sequence.launched):
+        if len(kin) > 1 and kin[0].request.kept.no_store:
+            # Blocks that are not to be found would be copied once for each, and be as many when they come back.
+            return Way.RECOMPUTE
+        blocks = len(set().union(*(one.table for one in kin)))
+        tokens = sum(one.launched for one in kin) * blocks // max(sum(len(one.table) for one in kin), 1)
+        if self._way == Way.SWAP or pace.swap_is_cheaper(blocks, tokens):
             return Way.SWAP
         return Way.RECOMPUTE
 
     def departing(self, way: Way) -> list[Sequence]:
-        """Who can go now in this way: nothing of it is in flight, and the manager knows all of it."""
-        return [
+        """Who can go now in this way: nothing of it is in flight, and the manager knows all of it.
+
+        To the host tier one output of a request goes after the other: what they share is copied with the first, and found
+        there by the others.
+        """
+        ready = [
             one
             for one, chosen in self.leaving.values()
             if chosen == way
@@ -88,6 +105,10 @@ class Preemption:
             and one.ending is None
             and not one.copied
         ]
+        if way == Way.RECOMPUTE:
+            return ready
+        moving = {one.request.root for one, _ in self.leaving.values() if one.residency == Residency.LEAVING}
+        return list({one.request.root: one for one in reversed(ready) if one.request.root not in moving}.values())[::-1]
 
     def refused(self, sequence: Sequence, refusal: Refusal) -> None:
         """The manager did not let it go. Where the host tier is full it is computed again; else it is tried again."""
@@ -107,7 +128,7 @@ class Preemption:
     def first_away(self) -> Sequence | None:
         """Who comes back next."""
         waiting = [one for one in self.away.values() if one.ending is None and one.residency != Residency.RETURNING]
-        return min(waiting, key=lambda one: one.request.rank, default=None)
+        return min(waiting, key=lambda one: (one.request.rank, one.request.output), default=None)
 
     def returning(self, sequence: Sequence, copies: set[int]) -> None:
         """The manager lets it come back; that lasts until its copies are done."""

@@ -36,6 +36,7 @@ def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: R
         work.preemption.moved(moved)
     _take_records(work, turn)
     new = [_take_admission(work, waiting, one) for waiting, one in zip(turn.asked, reply.admitted, strict=True)]
+    _take_births(work, turn, reply)
     take_moves(work, turn, reply)
     for update in reply.tables:
         sequence = work.sequences.get(update.handle)
@@ -97,6 +98,19 @@ def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequenc
     return None
 
 
+def _take_births(work: Work, turn: Turn, reply: Reply) -> None:
+    """What has come of forks: sequences of this engine, whose tables are in the same reply."""
+    for family, forked in zip(turn.forked, reply.forked, strict=True):
+        for sequence in family.take(forked):
+            work.bear(sequence)
+        log.debug(
+            "forked",
+            uuid=family.request.root.hex(),
+            outputs=len(forked.handles) + 1,
+            refusal=forked.refusal.name.lower(),
+        )
+
+
 def _take_positions(work: Work, flight: Flight, device: Device, turn: Turn, reply: Reply) -> None:
     """Prompts go on behind what others have filled; after a failed step all go back to what is computed."""
     for seen in reply.looked_again:
@@ -131,7 +145,7 @@ def _take_blocks(work: Work, turn: Turn, reply: Reply) -> None:
 def _take_wishes(work: Work, reply: Reply) -> None:
     for handle in reply.cancel:
         if handle in work.sequences:
-            work.sequences[handle].end(FinishReason.CANCELLED)
+            work.end_family(work.sequences[handle], FinishReason.CANCELLED)
     for handle, length in reply.final_lengths:
         if handle in work.sequences:
             work.sequences[handle].stop_at(length)
@@ -142,7 +156,7 @@ def _take_wishes(work: Work, reply: Reply) -> None:
 
 def _take_end(work: Work, sequence: Sequence) -> None:
     """The sequence's row is gone: what front doors lack of it comes with the news."""
-    work.remove(sequence)
+    unborn = work.remove(sequence)
     log.info(
         "ended",
         uuid=sequence.request.uuid.hex(),
@@ -153,8 +167,7 @@ def _take_end(work: Work, sequence: Sequence) -> None:
         output_tokens=len(sequence.tokens) - sequence.prompt,
     )
     ids = sequence.tokens[: sequence.final] if sequence.final else sequence.tokens
-    work.news.append(
-        Ended(
-            sequence.request.uuid, sequence.handle, sequence.ending or FinishReason.UNSPECIFIED, ids, sequence.error_id
-        )
-    )
+    reason = sequence.ending or FinishReason.UNSPECIFIED
+    work.news.append(Ended(sequence.request.uuid, sequence.handle, reason, ids, sequence.error_id))
+    # What was still to be forked from it ends as it did, with no token of its own.
+    work.news += [Ended(uuid, 0, reason, sequence.tokens[: sequence.prompt], sequence.error_id) for uuid in unborn]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from blockmgr.core.messages import Admission
 from blockmgr.core.states import Refusal, SequenceFlags
+from executor.outputs import MOST_OUTPUTS, count_of, output_of, root_of, uuid_of
 from pagehold.engine.v1 import request_pb2, submit_pb2
 
 ID_BYTES = 16
@@ -35,6 +36,8 @@ class Limits:
     usable_blocks: int
     """Blocks of the pool without the null block."""
     tokens_per_block: int
+    request_bytes: int = 1 << 16
+    """Bytes of a request that are kept with a sequence."""
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold so many tokens."""
@@ -68,6 +71,25 @@ class Request:
         return self.kept.parameters
 
     @cached_property
+    def outputs(self) -> int:
+        """How many outputs it has."""
+        return count_of(self.kept)
+
+    @property
+    def output(self) -> int:
+        """Which of them this is."""
+        return self.kept.output
+
+    @cached_property
+    def root(self) -> bytes:
+        """UUID of the first of them."""
+        return root_of(self.kept, self.uuid)
+
+    def sibling(self, output: int) -> "Request":
+        """Another of its outputs, not the first. Only of the first."""
+        return Request(uuid_of(self.uuid, output), self.prompt, output_of(self.kept, self.uuid, output))
+
+    @cached_property
     def longest(self) -> int:
         """Tokens of prompt and output at most."""
         return len(self.prompt) + self.parameters.max_tokens
@@ -90,8 +112,11 @@ class Request:
 
     @cached_property
     def rank(self) -> tuple[int, float, bytes]:
-        """What requests are ordered by where there is not room for all: smaller ones come first, in every engine alike."""
-        return -self.kept.priority, self.kept.arrived, self.uuid
+        """What requests are ordered by where there is not room for all: smaller ones come first, in every engine alike.
+
+        All outputs of a request have the same.
+        """
+        return -self.kept.priority, self.kept.arrived, self.root
 
     @property
     def deadline(self) -> float | None:
@@ -99,11 +124,19 @@ class Request:
         return self.parameters.deadline if self.parameters.HasField("deadline") else None
 
     def blocks(self, limits: Limits) -> int:
-        """Blocks that it may come to need: the last token is never fed."""
-        return limits.blocks_for(self.longest - 1)
+        """Blocks that it may come to need, with all its outputs: the last token is never fed."""
+        return self.blocks_of_all(limits.blocks_for(self.longest - 1), limits)
 
-    def check(self, limits: Limits) -> None:
-        """Raise ``RequestRefused`` for what this engine can never compute."""
+    def blocks_of_all(self, each: int, limits: Limits) -> int:
+        """Blocks that all outputs need where one alone needs ``each``."""
+        return each + (self.outputs - 1) * (each - self.shared_blocks(limits))
+
+    def shared_blocks(self, limits: Limits) -> int:
+        """Blocks that its outputs share: those that are full with all of the prompt but its last token."""
+        return (len(self.prompt) - 1) // limits.tokens_per_block if self.outputs > 1 else 0
+
+    def check(self, limits: Limits, max_running: int = MOST_OUTPUTS) -> None:
+        """Raise ``RequestRefused`` for what an engine that computes so many sequences at once can never compute."""
         for name, value in (("uuid", self.uuid), ("caller", self.caller), ("body", self.body)):
             if len(value) != ID_BYTES or (name == "uuid" and not any(value)):
                 zero = ", not all zero" if name == "uuid" else ""
@@ -114,6 +147,7 @@ class Request:
         if low < 0 or high >= limits.vocabulary:
             raise _invalid(f"prompt holds the id {low if low < 0 else high}; ids are 0 to {limits.vocabulary - 1}")
         self._check_parameters(limits)
+        self._check_outputs(limits, min(max_running, MOST_OUTPUTS))
         if self.longest > limits.max_length:
             detail = (
                 f"prompt and max_tokens together are {self.longest} tokens; at most {limits.max_length} are possible"
@@ -136,6 +170,16 @@ class Request:
         wrong = next((one for one in parameters.end_ids if one >= limits.vocabulary), None)
         if wrong is not None:
             raise _invalid(f"parameters.end_ids holds {wrong}; ids are 0 to {limits.vocabulary - 1}")
+
+    def _check_outputs(self, limits: Limits, most: int) -> None:
+        if self.output or self.kept.root:
+            raise _invalid(
+                f"output is {self.output}, and root {self.kept.root.hex() or 'empty'}; only the first is asked for"
+            )
+        if self.outputs > most:
+            raise _invalid(f"outputs is {self.outputs}; at most {most} are computed at once")
+        if self.outputs > 1 and (size := self.sibling(1).kept.ByteSize()) > limits.request_bytes:
+            raise _invalid(f"request has {size} bytes for each of its outputs; at most {limits.request_bytes} are kept")
 
     def admission(self, reserve: int, salt: bytes) -> Admission:
         """What asks the manager for a slot, and for blocks for the first ``reserve`` tokens."""

@@ -17,25 +17,34 @@ def wanted_blocks(tokens: int, limit: int, limits: Limits) -> int:
 
 
 def blocks_of(request: Request, limits: Limits) -> int:
-    """Blocks that a request needs to be let in."""
-    return wanted_blocks(len(request.prompt), request.longest - 1, limits)
+    """Blocks that a request needs to be let in, with all its outputs."""
+    return request.blocks_of_all(wanted_blocks(len(request.prompt), request.longest - 1, limits), limits)
 
 
-def blocks_back(sequence: Sequence, limits: Limits) -> int:
-    """Blocks that a sequence needs to come back."""
-    return wanted_blocks(len(sequence.tokens), sequence.limit, limits)
+def blocks_back(kin: list[Sequence], limits: Limits) -> int:
+    """Blocks that sequences of one request need to come back together: what they share counts once."""
+    request = kin[0].request
+    each = sum(wanted_blocks(len(one.tokens), one.request.longest - 1, limits) for one in kin)
+    return each - (len(kin) - 1) * request.shared_blocks(limits)
 
 
 def missing_blocks(sequences: Iterable[Sequence], limits: Limits) -> int:
     """Blocks that sequences which are here, or about to be, still lack to get on for a while."""
     missing = 0
     for one in sequences:
-        here = not one.parked or one.residency == Residency.RETURNING
-        if here and one.ending is None:
-            missing += max(blocks_back(one, limits) - len(one.table), 0)
+        if is_here(one) and one.ending is None:
+            missing += max(wanted_blocks(len(one.tokens), one.limit, limits) - len(one.table), 0)
+            # The last block of an output may be another one's too: then it is to be copied.
+            may_share = one.frozen and one.request.outputs > 1
+            missing += may_share and one.launched % limits.tokens_per_block > 0
     return missing
+
+
+def is_here(sequence: Sequence) -> bool:
+    """Whether a sequence's blocks are on the device and stay there, or are on their way to it."""
+    return not sequence.parked or sequence.residency == Residency.RETURNING
 
 
 def want_of(request: Request, blocks: int, running: bool = False) -> Want:
     """That a request waits for so many blocks, as other engines are told of it."""
-    return Want(request.uuid, request.kept.priority, request.kept.arrived, blocks, running)
+    return Want(request.root, request.kept.priority, request.kept.arrived, blocks, running)

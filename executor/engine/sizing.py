@@ -137,6 +137,7 @@ def limits_of(pool: pool_pb2.Pool, model: PagedModel) -> Limits:
         vocabulary=model.vocab_size,
         usable_blocks=geometry.device_blocks - 1,
         tokens_per_block=geometry.tokens_per_block,
+        request_bytes=geometry.request_bytes,
     )
 
 

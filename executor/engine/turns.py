@@ -8,6 +8,7 @@ import numpy as np
 from blockmgr.core.messages import NONE, Appends, Finished, Ints, Message, Progress, Reservations, Want
 from blockmgr.core.states import FinishReason
 from executor.engine.entrance import admits, first_want, spare_blocks, take_returning, take_waiting
+from executor.engine.family import Family
 from executor.engine.flight import DEPTH, Flight
 from executor.engine.preemption import Way
 from executor.engine.request import Request
@@ -48,6 +49,8 @@ class Turn:
     ending: list[Sequence] = field(default_factory=list)
     reserved: list[Sequence] = field(default_factory=list)
     asked: list[Waiting] = field(default_factory=list)
+    forked: list[Family] = field(default_factory=list)
+    """Whose first sequence is to be forked."""
     tickets: list[int] = field(default_factory=list)
     least: set[int] = field(default_factory=set)
     """Handles of those of ``reserved`` that asked for their next position alone."""
@@ -68,7 +71,7 @@ class Turn:
     def is_empty(self) -> bool:
         """Whether nothing is said beside the steps."""
         message = self.message
-        said = (self.appended, self.ending, self.reserved, self.asked, self.tickets)
+        said = (self.appended, self.ending, self.reserved, self.asked, self.forked, self.tickets)
         moved = (self.swapped, self.released, self.returning)
         flags = message.failed or self.changes_solo or self.changes_want or self.polls
         return not (any(said) or any(moved) or flags or len(message.progress.handles) or len(message.look_again))
@@ -96,6 +99,7 @@ def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn
         _look_again(turn, work, terms)
         _reserve(turn, work, terms)
         if not terms.leaving:
+            _fork(turn, work, terms)
             _move(turn, work)
             _admit(turn, work, terms)
             turn.polls = terms.retry and work.waits_for_blocks
@@ -184,6 +188,14 @@ def _reserve(turn: Turn, work: Work, terms: Terms) -> None:
     turn.message.reservations = Reservations(
         ints([one.handle for one in turn.reserved]), ints(lengths), ints(look_ahead)
     )
+
+
+def _fork(turn: Turn, work: Work, terms: Terms) -> None:
+    """Prompts of several outputs whose computed part is all that they share."""
+    for family in work.families:
+        if family.may_fork and (terms.retry or not family.refused):
+            turn.forked.append(family)
+            turn.message.forks.append(family.fork())
 
 
 def _move(turn: Turn, work: Work) -> None:

@@ -10,6 +10,7 @@ import structlog
 from blockmgr.core.messages import Want
 from blockmgr.core.states import FinishReason
 from executor.engine.copies import Copies
+from executor.engine.family import Families, end_all, is_output
 from executor.engine.news import Accepted, News, Refused, Stream, Unknown
 from executor.engine.preemption import Preemption
 from executor.engine.request import Limits, Request, RequestRefused
@@ -49,6 +50,7 @@ class Work:
         self.sequences: dict[int, Sequence] = {}
         """Handle → sequence, in the order of admission."""
         self.by_uuid: dict[bytes, Sequence] = {}
+        self.families = Families()
         self.preemption = preemption or Preemption()
         self.copies = Copies()
         self.free_blocks = limits.usable_blocks
@@ -99,7 +101,7 @@ class Work:
 
     def _queue(self, request: Request) -> None:
         try:
-            request.check(self.limits)
+            request.check(self.limits, self.max_running)
         except RequestRefused as error:
             self.refuse(request, error)
         else:
@@ -109,14 +111,16 @@ class Work:
             self._note_deadline(request)
 
     def follow(self, uuid: bytes, stream: Stream) -> None:
-        """Tell a stream where a request stands; of one that still waits, it hears when it is accepted."""
+        """Tell a stream where a request, or one of its outputs, stands; of one that still waits, or is to be forked, it hears
+        when it is accepted.
+        """
         if uuid in self.by_uuid:
             self._tell_again(self.by_uuid[uuid], stream)
-        elif uuid not in self.asked and self.waiting.get(uuid) is None:
+        elif not (self._is_known(uuid) or is_output(uuid, self._waiting_request) or self.families.expecting(uuid)):
             self.news.append(Unknown(uuid, stream))
 
     def cancel(self, uuid: bytes) -> None:
-        """End a request, wherever it stands. Unknown ones have ended already."""
+        """End a request with all its outputs, wherever it stands. Unknown ones have ended already."""
         waiting = self.waiting.get(uuid)
         if waiting is not None:
             self.waiting.remove(waiting)
@@ -124,7 +128,11 @@ class Work:
         elif uuid in self.asked:
             self.asked[uuid].cancelled = True
         elif uuid in self.by_uuid:
-            self.by_uuid[uuid].end(FinishReason.CANCELLED)
+            self.end_family(self.by_uuid[uuid], FinishReason.CANCELLED)
+
+    def end_family(self, sequence: Sequence, reason: FinishReason) -> None:
+        """End a sequence, and with it all outputs of its request, for a reason from outside."""
+        end_all(self.families.kin(sequence), reason)
 
     def refuse_waiting(self) -> None:
         """Nothing new is admitted: those who wait may try elsewhere."""
@@ -159,7 +167,11 @@ class Work:
             heapify(self._deadlines)
 
     def _is_known(self, uuid: bytes) -> bool:
-        return uuid in self.by_uuid or uuid in self.asked or self.waiting.get(uuid) is not None
+        return uuid in self.by_uuid or self._waiting_request(uuid) is not None
+
+    def _waiting_request(self, uuid: bytes) -> Request | None:
+        waiting = self.asked.get(uuid) or self.waiting.get(uuid)
+        return None if waiting is None else waiting.request
 
     def refuse(self, request: Request, error: RequestRefused) -> None:
         """Say why a request cannot be taken."""
@@ -176,10 +188,12 @@ class Work:
     # -- what runs -------------------------------------------------------------------------------------------------------
 
     @property
-    def has_places(self) -> bool:
-        """Whether another sequence may be computed beside the others."""
-        running = len(self.sequences) + len(self.asked)
-        return not (self.draining or self.stopping or self.solo) and running < self.max_running
+    def places(self) -> int:
+        """How many sequences more may be computed beside the others, those counted that are still to be forked."""
+        if self.draining or self.stopping or self.solo:
+            return 0
+        asked = sum(waiting.request.outputs for waiting in self.asked.values())
+        return self.max_running - len(self.sequences) - self.families.unborn - asked
 
     def take_size(self, usable_blocks: int) -> None:
         """The pool has so many blocks by now: refuse what waits and can never fit any more."""
@@ -188,7 +202,7 @@ class Work:
         self.limits = replace(self.limits, usable_blocks=usable_blocks)
         for waiting in list(self.waiting):
             try:
-                waiting.request.check(self.limits)
+                waiting.request.check(self.limits, self.max_running)
             except RequestRefused as error:
                 self.waiting.remove(waiting)
                 self.refuse(waiting.request, error)
@@ -205,33 +219,42 @@ class Work:
     @property
     def waits_for_blocks(self) -> bool:
         """Whether somebody waits to come back or to be let in."""
-        return bool(self.preemption.away) or (len(self.waiting) > 0 and self.has_places)
+        return bool(self.preemption.away) or (len(self.waiting) > 0 and self.places > 0)
 
     @property
     def waits_for_manager(self) -> bool:
         """Whether somebody waits for what the manager refused for now, or for what another sequence computes."""
-        return self.waits_for_blocks or bool(self.short) or any(one.awaiting for one in self.sequences.values())
+        waits = self.waits_for_blocks or bool(self.short) or self.families.wait
+        return waits or any(one.awaiting for one in self.sequences.values())
 
     def take_up(self, sequence: Sequence) -> None:
-        """A sequence that an earlier life has left goes on here."""
+        """A sequence that an earlier life has left goes on here. Once all are here: ``families.settle``."""
         self.add(sequence)
         if sequence.parked:
             self.preemption.away[sequence.handle] = sequence
         self._note_deadline(sequence.request)
 
+    def bear(self, sequence: Sequence) -> None:
+        """A sequence has come of a fork."""
+        self.add(sequence)
+        self._note_deadline(sequence.request)
+        self.news.append(accepted(sequence))
+
     def add(self, sequence: Sequence) -> None:
         """A sequence is this engine's from now on."""
         self.sequences[sequence.handle] = sequence
         self.by_uuid[sequence.request.uuid] = sequence
+        self.families.add(sequence)
 
-    def remove(self, sequence: Sequence) -> None:
-        """A sequence has ended, and the manager knows it."""
+    def remove(self, sequence: Sequence) -> list[bytes]:
+        """A sequence has ended, and the manager knows it. Returns the UUIDs of other outputs that will never come now."""
         del self.sequences[sequence.handle]
         del self.by_uuid[sequence.request.uuid]
         self.short.discard(sequence.handle)
         self.preemption.forget(sequence)
         if self.solo is sequence:
             self.solo = None
+        return self.families.remove(sequence)
 
     def runnable(self, idle: bool) -> Iterator[Sequence]:
         """What may be in the next step: everything, or one alone. ``idle``: nothing is in flight."""

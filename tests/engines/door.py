@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from executor.outputs import uuids_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2
 from pagehold.engine.v1 import description_pb2, engine_service_pb2_grpc, request_pb2, submit_pb2
 from tests.scripted.processes import wait_until
@@ -29,6 +30,11 @@ def start_of(prompt: Sequence[int], *, key: bytes = b"", request: Any = None, **
     kept.parameters.CopyFrom(request_pb2.Parameters(**values))
     kept.arrived = kept.arrived or time.time()
     return submit_pb2.Start(uuid=key or uuid.uuid4().bytes, prompt=prompt, request=kept, body=bytes(16))
+
+
+def others_of(start: submit_pb2.Start) -> list[bytes]:
+    """UUIDs of a request's outputs, without the first."""
+    return uuids_of(start.uuid, start.request)[1:]
 
 
 class Door:
@@ -84,7 +90,7 @@ class Door:
         """Submit requests; returns their UUIDs."""
         with self._lock:
             self._starts |= {start.uuid: start for start in starts}
-        self.say(starts=starts)
+        self.say(starts=starts, follows=[uuid for start in starts for uuid in others_of(start)])
         return [start.uuid for start in starts]
 
     def say(self, **fields: Any) -> None:
@@ -165,8 +171,10 @@ class Door:
         # First of all: what the reader of a broken stream takes from now on it gives back, and what it took is sent again.
         self._reader = me
         with self._lock:
-            again = [start for key, start in self._starts.items() if key not in self.ended and key not in self.refused]
-        yield submit_pb2.SubmitRequest(door="test", starts=again)
+            starts = [start for key, start in self._starts.items() if key not in self.refused]
+        again = [start for start in starts if start.uuid not in self.ended]
+        follows = [uuid for start in starts for uuid in others_of(start) if uuid not in self.ended]
+        yield submit_pb2.SubmitRequest(door="test", starts=again, follows=follows)
         while (request := self._requests.get()) is not None:
             if self._reader is not me:
                 # A stream that broke has left this reader behind.

@@ -42,7 +42,9 @@ def stuck(one: Sequence) -> Want:
 
 
 def make_room(preemption: Preemption, sequences: list[Sequence], first: Want | None) -> Sequence | None:
-    return preemption.make_room(sequences, first, NOTHING, Pace())
+    victims = preemption.make_room(sequences, first, NOTHING, Pace())
+    assert len(victims) <= 1
+    return victims[0] if victims else None
 
 
 def test_the_last_of_those_behind_goes_first() -> None:
@@ -65,8 +67,8 @@ def test_nobody_goes_for_one_that_comes_after_them() -> None:
 def test_nobody_goes_while_what_was_given_up_is_about_to_be_free() -> None:
     sequences = running(0, 1)
     want = stuck(sequences[0])
-    assert Preemption().make_room(sequences, want, Reply(1, fenced_blocks=1), Pace()) is None
-    assert Preemption().make_room(sequences, want, Reply(1, free_blocks=1), Pace()) is None
+    assert not Preemption().make_room(sequences, want, Reply(1, fenced_blocks=1), Pace())
+    assert not Preemption().make_room(sequences, want, Reply(1, free_blocks=1), Pace())
 
 
 def test_one_that_came_back_and_waits_for_what_the_first_computes_goes_again() -> None:
