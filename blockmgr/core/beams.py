@@ -37,6 +37,7 @@ def reorder(state: PoolState, row: int, move: Reorder, reply: Reply) -> None:
         np.concatenate((old[p].entries[:written], own.entries[written:]))
         for p, own in zip(move.parents.tolist(), old, strict=True)
     ]
+    seqs.doubtful.update(slots)
     _recount(state, [beam.entries for beam in old], new)
     for place, (slot, parent) in enumerate(zip(slots, move.parents.tolist(), strict=True)):
         if parent != place:

@@ -33,6 +33,8 @@ class Blocks:
         self.hash, self.parent, self.tokens = (columns[f"block.{n}"] for n in ("hash", "parent", "tokens"))
         self.filler, self.step, self.used = (columns[f"block.{n}"] for n in ("filler", "step", "used"))
         self.fence, self.indexed = columns["block.fence"], columns["block.indexed"]
+        self.positions: Indexes = np.arange(self.geometry.tokens_per_block)
+        """Of a block's tokens, within it."""
         self.reset()
 
     def reset(self) -> None:
@@ -191,8 +193,9 @@ class Blocks:
     def enter(self, blocks: list[tuple[int, bytes]]) -> None:
         """Make each block the one that its hash finds in its tier, if there is none yet."""
         entered, host_base = [], self.geometry.host_base
+        device, host = self.index.device, self.index.host
         for block, key in blocks:
-            tier = self.index.tier(block >= host_base)
+            tier = device if block < host_base else host
             if key not in tier:
                 tier[key] = block
                 entered.append(block)

@@ -60,24 +60,21 @@ class Writes:
 
     def places(self) -> Indexes:
         """All of them."""
-        arrays = self.arrays if not self.points else [*self.arrays, np.array(self.points, dtype=np.int64)]
+        arrays = [*self.arrays, np.array(self.points, dtype=np.int64)] if self.points else self.arrays
+        if len(arrays) == 1:
+            return arrays[0]
         return np.concatenate(arrays) if arrays else NOWHERE
 
-    def final(self) -> tuple[Indexes, Array]:
-        """All of them, and what stands there now."""
+    def change(self) -> Change:
+        """All of them, with what stands there now."""
         places = self.places()
-        return places, self.elements[places]
-
-    def forget(self) -> None:
-        """The transaction is over."""
-        self.points.clear()
-        self.arrays.clear()
+        return Change(self.width, 0, places, self.elements[places])
 
 
 class Column:
     """One column's working copy. ``flat`` may be read freely and is written only through the methods here."""
 
-    __slots__ = ("_base", "_itemsize", "_ranges", "_scattered", "flat", "number", "spec", "stride")
+    __slots__ = ("_base", "_base_array", "_itemsize", "_ranges", "_scattered", "flat", "number", "spec", "stride")
 
     def __init__(
         self, number: int, spec: ColumnSpec, flat: Array, base: int, scattered: Writes, ranges: list[tuple[int, int]]
@@ -88,6 +85,8 @@ class Column:
         self.stride = spec.stride
         self.flat = flat
         self._base = base
+        # Made once, not by numpy at each sum.
+        self._base_array: Array = np.array(base, dtype=np.int64)
         self._itemsize = spec.itemsize
         self._scattered = scattered
         self._ranges = ranges
@@ -113,7 +112,7 @@ class Column:
     def scatter(self, indexes: Indexes, values: Any) -> None:
         """Set elements at ``indexes``."""
         self.flat[indexes] = values
-        self._scattered.arrays.append(indexes + self._base)
+        self._scattered.arrays.append(indexes + self._base_array)
 
     def write(self, row: int, start: int, values: Array) -> None:
         """Set a contiguous piece of one row."""
@@ -199,16 +198,17 @@ class Columns:
 
     def _changes(self, dirty: list[Writes]) -> list[Change]:
         """What the running transaction changed, with final values, in the order in which it is to be applied."""
-        scattered = [(writes.moment, Change(writes.width, 0, *writes.final())) for writes in dirty]
+        changes = [writes.change() for writes in dirty]
+        first = sum(writes.moment == Moment.FIRST for writes in dirty)
         # Only wide rows are written in pieces, and none of those is applied first or last.
-        pieces = [Change(1, first, None, self._bytes[first:last]) for first, last in self._ranges]
-        before = [change for moment, change in scattered if moment == Moment.FIRST]
-        return before + pieces + [change for moment, change in scattered if moment != Moment.FIRST]
+        changes[first:first] = [Change(1, begin, None, self._bytes[begin:end]) for begin, end in self._ranges]
+        return changes
 
     def _forget(self, dirty: list[Writes]) -> None:
         self._ranges.clear()
         for writes in dirty:
-            writes.forget()
+            writes.points.clear()
+            writes.arrays.clear()
 
     def rollback(self) -> None:
         """Undo the transaction. Needs a ledger: what is nowhere committed cannot be read back."""

@@ -1,7 +1,7 @@
 """What happened in a pool, in order: each committed transaction's events get consecutive revisions."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -118,6 +118,8 @@ class EventLog:
     def __init__(self, columns: Columns, keep: int = 65536) -> None:
         self._revision = columns["pool.revision"]
         self._pending: list[Event] = []
+        self._numbered = 0
+        """How many of them have their revisions."""
         self._kept: deque[Record] = deque(maxlen=keep)
 
     @property
@@ -134,30 +136,34 @@ class EventLog:
         """Note an event of the running transaction."""
         self._pending.append(event)
 
+    def add_all(self, events: Iterable[Event]) -> None:
+        """Note several."""
+        self._pending.extend(events)
+
     def number(self, now: float) -> int:
         """Give the running transaction's events their revisions, as its last change. Returns the revision after it.
 
         May be repeated within a transaction: an event keeps the revision that it has.
         """
-        before = revision = self._revision.get(0)
-        for event in self._pending:
-            if not event.revision:
-                revision += 1
-                event.revision = revision
-                event.time = now
-        if revision > before:
-            self._revision.put(0, revision)
-        return revision
+        before, new = self._revision.get(0), self._pending[self._numbered :]
+        if not new:
+            return before
+        for revision, event in enumerate(new, before + 1):
+            event.revision, event.time = revision, now
+        self._numbered += len(new)
+        self._revision.put(0, before + len(new))
+        return before + len(new)
 
     def publish(self) -> list[Event]:
         """The transaction is committed: keep its events and return them."""
-        events, self._pending = self._pending, []
+        events = self._pending
+        self.drop()
         self._kept.extend(map(Event.packed, events))
         return events
 
     def drop(self) -> None:
-        """The transaction failed."""
-        self._pending = []
+        """Those of the running transaction are no more pending; it may have failed."""
+        self._pending, self._numbered = [], 0
 
     def since(self, revision: int, limit: int | None = None) -> list[Event]:
         """Kept events after a revision, oldest first, at most ``limit`` of them."""

@@ -55,10 +55,10 @@ def fill(blocks: Blocks, full: FullBlocks, row: int, step: int) -> None:
     """
     if not len(full.blocks):
         return
-    size = blocks.geometry.tokens_per_block
     blocks.hash.scatter(full.blocks, as_elements(full.keys))
     blocks.parent.scatter(full.blocks, full.parents)
-    blocks.tokens.scatter((full.blocks[:, None] * blocks.tokens.stride + np.arange(size)).ravel(), full.tokens.ravel())
+    places = full.blocks[:, None] * blocks.tokens.stride + blocks.positions
+    blocks.tokens.scatter(places.ravel(), full.tokens.ravel())
     blocks.filler.scatter(full.blocks, row)
     blocks.step.scatter(full.blocks, step)
     blocks.state.scatter(full.blocks, FILLING)
@@ -66,8 +66,9 @@ def fill(blocks: Blocks, full: FullBlocks, row: int, step: int) -> None:
     blocks.filling.setdefault(row, {}).update(dict.fromkeys(numbers, step))
     stored = [(block, key) for block, key, store in zip(numbers, full.keys, full.stored, strict=True) if store]
     blocks.enter(stored)
-    for _, key in stored:
-        blocks.index.expected.pop(key, None)
+    if blocks.index.expected:
+        for _, key in stored:
+            blocks.index.expected.pop(key, None)
 
 
 def seal(blocks: Blocks, row: int, ready: list[int]) -> None:

@@ -102,6 +102,7 @@ def _share(state: PoolState, parent: int, slot: int) -> Indexes:
         state.columns[f"slot.{name}"].put(slot, min(state.columns[f"slot.{name}"].get(parent), count))
     shared: Indexes = seqs.entries(parent)[: state.geometry.blocks_for(seqs.launched.get(slot))]
     seqs.extend(slot, shared)
+    seqs.doubtful.update((parent, slot))
     state.blocks.reference(shared)
     return shared
 

@@ -34,13 +34,13 @@ def reserve(state: PoolState, row: int, wanted: Reservations, reply: Reply) -> N
     reply.stale += named.stale
     lengths = named.pick(wanted.lengths)
     missing = _missing(state, named, lengths)
-    unready = _writes_into_shared(state, named, lengths)
-    if state.sequences.away:
-        unready = unready | (state.sequences.residency.flat[named.slots] != DEVICE)
-    if np.count_nonzero(unready):
-        _make_ready_and_grow(state, row, named, missing, unready, reply)
-    else:
-        _grow(state, named, missing, reply)
+    seqs = state.sequences
+    if seqs.doubtful or seqs.away:
+        unready = _writes_into_shared(state, named, lengths) | (seqs.residency.flat[named.slots] != DEVICE)
+        if np.count_nonzero(unready):
+            _make_ready_and_grow(state, row, named, missing, unready, reply)
+            return
+    _grow(state, named, missing, reply)
 
 
 def look_ahead(state: PoolState, row: int, wanted: Reservations, reply: Reply) -> None:
@@ -79,7 +79,7 @@ def _writes_into_shared(state: PoolState, named: Named, lengths: Indexes) -> np.
     launched = seqs.launched.flat[named.slots]
     index = launched // state.geometry.tokens_per_block
     inside = (index < seqs.blocks.flat[named.slots]) & (lengths > launched)
-    entry = seqs.table.flat[named.table + index * inside]
+    entry = seqs.blocks_at(named.table + index * inside)
     return inside & ((blocks.refs.flat[entry] > 1) | (blocks.state.flat[entry] != OWNED))
 
 

@@ -43,15 +43,16 @@ def _singles(state: PoolState, slots: Indexes, first: Indexes) -> FullBlocks:
     """Hash one block of each sequence, the one at table entry ``first``."""
     seqs, blocks, size = state.sequences, state.blocks, state.geometry.tokens_per_block
     entry = slots * seqs.table.stride + first
-    parents = blocks.hash.flat[seqs.table.flat[np.maximum(entry - 1, 0)]]
-    at_root = (first == 0).nonzero()[0]
-    if len(at_root):
+    # Before a table's first entry stands another one's last, or the column's: any block will do there.
+    parents = blocks.hash.flat[seqs.blocks_at(entry - 1)]
+    if not first.all():
+        at_root = (first == 0).nonzero()[0]
         parents[at_root] = seqs.root.flat[slots[at_root]]
-    tokens = seqs.tokens.flat[(slots * seqs.tokens.stride + first * size)[:, None] + np.arange(size)]
+    tokens = seqs.runs[slots * seqs.tokens.stride + first * size]
     keys = hash_each(parents.tobytes(), tokens)
     stored = (seqs.flags.flat[slots] & NO_STORE == 0).tolist()
     seqs.published.scatter(slots, first + 1)
-    entries = seqs.table.flat[entry].astype(np.int64)
+    entries = seqs.blocks_at(entry)
     # A fork or a beam may share its block with a sibling that has published it already.
     return FullBlocks(entries, keys, parents, tokens, stored).only(blocks.state.flat[entries] == OWNED)
 

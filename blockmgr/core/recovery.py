@@ -49,6 +49,7 @@ def _rebuild_slots(state: PoolState) -> None:
     seqs = state.sequences
     live = set(seqs.live())
     seqs.free = [slot for slot in range(seqs.slots) if slot not in live]
+    seqs.doubtful = set(live)
     for slot in live:
         seqs.by_uuid[seqs.uuid.key(slot)] = slot
         caller = seqs.caller.key(slot)

@@ -65,6 +65,7 @@ def cut(state: PoolState, slot: int) -> None:
         seqs.blocks.put(slot, keep)
         state.blocks.unreference(entries[keep:])
     seqs.launched.put(slot, valid)
+    seqs.doubtful.add(slot)
     published = min(seqs.published.get(slot), valid // size)
     while published and state.blocks.state.get(int(entries[published - 1])) == BlockState.OWNED:
         # Computed, but no longer filling: it will be published again.

@@ -47,7 +47,8 @@ def take_progress(state: PoolState, row: int, progress: Progress, reply: Reply) 
     written = launched > before
     if seqs.away:
         _refuse_where_away(state, slots[written], launched[written])
-    _refuse_shared_writes(state, named, before, written)
+    if seqs.doubtful:
+        _refuse_shared_writes(state, named, before, written)
     seqs.launched.scatter(slots, launched)
     # Of hits that were sealed when it got them the pool knows more than the executor.
     seqs.computed.scatter(slots, np.maximum(computed, seqs.computed.flat[slots]))
@@ -71,10 +72,10 @@ def _refuse_shared_writes(state: PoolState, named: Named, positions: Indexes, wr
     """A step must not have written into a block that others read, unless it wrote into the copy that was ordered."""
     seqs, blocks = state.sequences, state.blocks
     index = positions // state.geometry.tokens_per_block
-    entry = seqs.table.flat[named.table + index]
+    entry = seqs.blocks_at(named.table + index)
     odd = written & ((blocks.refs.flat[entry] != 1) | (blocks.state.flat[entry] != OWNED))
-    if not np.count_nonzero(odd):
-        return
+    # Who writes into a block of its own has only blocks of its own behind it.
+    seqs.doubtful.difference_update(named.slots[written & ~odd].tolist())
     for place in np.flatnonzero(odd).tolist():
         slot = int(named.slots[place])
         if int(index[place]) not in state.tickets.of_slot.get(slot, {}) and not state.tickets.may_write(

@@ -85,6 +85,8 @@ class Sequences:
         for name in ("tenancy", *WIDE, *PLAIN):
             setattr(self, name, columns[f"slot.{name}"])
         self.slots = columns.geometry.max_sequences
+        self.runs = np.lib.stride_tricks.sliding_window_view(self.tokens.flat, columns.geometry.tokens_per_block)
+        """From every place of the token column as many tokens as a block has: a view, of which a few are picked at a time."""
         self._handles = Handles(self.tenancy, self.owner, self.table, self.tokens)
         self.reset()
 
@@ -93,6 +95,10 @@ class Sequences:
         self._handles.forget()
         self.away: set[int] = set()
         """Slots whose blocks are not all on the device."""
+        self.doubtful: set[int] = set()
+        """Slots whose next position may lie in a block that others name too, or that nobody may write any more: after a fork, a
+        move of beams or a cut, and after a start. All others write into blocks that were taken for them alone.
+        """
         self.free = list(range(self.slots))
         self.by_uuid: dict[bytes, int] = {}
         self.by_caller: dict[bytes, int] = {}
@@ -174,6 +180,7 @@ class Sequences:
         for name in ("count", "blocks", "launched", "computed", "published", "prompt", "request_length", "cancel"):
             self.columns[f"slot.{name}"].put(slot, 0)
         self.owner.put(slot, NOBODY)
+        self.doubtful.discard(slot)
         self.reside(slot, Residency.DEVICE)
         self.state.put(slot, SequenceState.FREE)
         self.emptied.append(slot)
@@ -194,6 +201,12 @@ class Sequences:
         return slots
 
     # -- tables ------------------------------------------------------------------------------------------------------
+
+    def blocks_at(self, places: Indexes) -> Indexes:
+        """The blocks at single places of the table column. As wide as numpy's own indexes, it looks things up by them several
+        times as fast as by narrower ones.
+        """
+        return self.table.flat[places].astype(np.int64)
 
     def entries(self, slot: int) -> Indexes:
         """A copy of the block table, as ledger block numbers."""

@@ -76,8 +76,10 @@ class PoolState:
         seqs = self.sequences
         executor = self.executors.name_of(seqs.owner.get(int(slots[0])))
         uuids, counts = seqs.uuid.flat[slots].tolist(), seqs.count.flat[slots].tolist()
-        for handle, uuid, count, named in zip(handles, uuids, counts, blocks, strict=True):
-            self.events.add(Event(kind, handle, uuid, executor, named, count))
+        self.events.add_all(
+            Event(kind, handle, uuid, executor, named, count)
+            for handle, uuid, count, named in zip(handles, uuids, counts, blocks, strict=True)
+        )
 
 
 def one(block: int) -> np.ndarray:

@@ -41,6 +41,8 @@ class Snapshot:
     fenced: dict[int, int]
     """Block → number of the fence group that lists it."""
     index: tuple[dict[bytes, int], dict[bytes, int]]
+    doubtful: frozenset[int]
+    """Slots that may be about to write where they may not, so that each is looked at when it does."""
     found: list[Violation] = field(default_factory=list)
 
     def fail(self, invariant: int, text: str) -> None:
@@ -72,6 +74,7 @@ def take_snapshot(state: PoolState, pinned: list[int]) -> Snapshot:
         evictable=(blocks.tier(False).order(), blocks.tier(True).order()),
         fenced={int(block): group.number for group in blocks.fences.groups() for block in group.blocks},
         index=(dict(blocks.index.device), dict(blocks.index.host)),
+        doubtful=frozenset(seqs.doubtful),
     )
 
 
@@ -153,13 +156,18 @@ def _pending_by_place(s: Snapshot) -> dict[tuple[int, int], int]:
 
 
 def _check_writers(s: Snapshot) -> None:
-    """3: at most one of those who share a block has written into it since, entries leaving by a ticket aside."""
+    """3: at most one of those who share a block has written into it since, entries leaving by a ticket aside; and who is not
+    looked at when it writes has only blocks of its own to write into.
+    """
     size, pending = s.geometry.tokens_per_block, _pending_by_place(s)
     namers: dict[int, list[int]] = {}
     for slot, entries in s.tables.items():
         if s.slot["residency"][slot] != Residency.DEVICE:
             continue
         index = int(s.slot["launched"][slot]) // size
+        ahead = entries[index:]
+        if slot not in s.doubtful and ((s.block["refs"][ahead] != 1) | (s.block["state"][ahead] != S.OWNED)).any():
+            s.fail(3, f"slot {slot} writes unseen from block {ahead[:1].tolist()} on, and they are not all its own")
         if index < len(entries) and (slot, index) not in pending:
             namers.setdefault(int(entries[index]), []).append(slot)
     for block, slots in namers.items():

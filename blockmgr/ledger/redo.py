@@ -188,22 +188,18 @@ def _free(index: int) -> int:
 
 
 def _encode(number: int, key: bytes, changes: Sequence[Change], capacity: int) -> bytes:
-    entries: list[int] = []
-    arrays: list[memoryview] = []
-    length = _HEAD.size + _ENTRY.size * len(changes)
+    entries, arrays = [], []
     for change in changes:
-        values, start = np.ascontiguousarray(change.values), change.start
+        start = change.start
         if change.indexes is not None:
             start = _SCATTERED
-            arrays.append(change.indexes.data)
-            length += change.indexes.nbytes
-        arrays.append(values.data)
-        length += values.nbytes
-        entries += (change.width, start, len(values))
+            arrays.append(change.indexes.tobytes())
+        arrays.append(change.values.tobytes())
+        entries.append(_ENTRY.pack(change.width, start, len(change.values)))
+    length = _HEAD.size + _ENTRY.size * len(entries) + sum(map(len, arrays))
     if length > capacity:
         raise RecordTooLarge(length, capacity)
-    head = _HEAD.pack(number, length, len(changes), key)
-    return b"".join((head, struct.pack(f"<{len(entries)}q", *entries), *arrays))
+    return b"".join((_HEAD.pack(number, length, len(entries), key), *entries, *arrays))
 
 
 def _decode(record: bytes) -> Pending:

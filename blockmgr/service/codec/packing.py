@@ -33,17 +33,22 @@ def pack(message: ProtoMessage, **arrays: Array) -> None:
     Raises ``ValueError`` for a number that its field cannot hold. A negative one of 64 bits is left to the receiver.
     """
     layout = _layout(message.DESCRIPTOR)
-    pieces: list[bytes | memoryview] = []
+    pieces: list[bytes] = []
     for name, array in arrays.items():
-        if not len(array):
-            continue
-        tag, kind = layout[name]
-        elements = array.astype(kind)
-        if kind.kind != "f" and kind.itemsize < 8 and array.dtype != kind and np.count_nonzero(elements != array):
-            wrong = array[elements != array][0]
-            raise ValueError(f"{name} holds {wrong}, which does not fit a field of {8 * kind.itemsize} bits")
-        pieces += (tag, _varint(elements.nbytes), elements.data)
+        if len(array):
+            tag, kind = layout[name]
+            data = (array if array.dtype == kind else _converted(name, array, kind)).tobytes()
+            pieces += (tag, _varint(len(data)), data)
     message.MergeFromString(b"".join(pieces))
+
+
+def _converted(name: str, array: Array, kind: np.dtype[Any]) -> Array:
+    """Numbers as elements of their field."""
+    elements = array.astype(kind)
+    if kind.kind != "f" and kind.itemsize < 8 and np.count_nonzero(elements != array):
+        wrong = array[elements != array][0]
+        raise ValueError(f"{name} holds {wrong}, which does not fit a field of {8 * kind.itemsize} bits")
+    return elements
 
 
 def unpack(message: ProtoMessage) -> dict[str, Array]:
@@ -53,10 +58,10 @@ def unpack(message: ProtoMessage) -> dict[str, Array]:
     message.DiscardUnknownFields()
     data, at, found = message.SerializeToString(), 0, {}
     while at < len(data):
-        name, kind = fields[data[at]]
+        name, kind, is_narrow = fields[data[at]]
         length, at = _read_varint(data, at + 1)
         array: Array = np.frombuffer(data, kind, length // kind.itemsize, at)
-        found[name] = array if kind.itemsize == 8 or kind.kind == "f" else array.astype(np.int64)
+        found[name] = array.astype(np.int64) if is_narrow else array
         at += length
     return found
 
@@ -72,9 +77,14 @@ def _layout(descriptor: Descriptor) -> dict[str, tuple[bytes, np.dtype[Any]]]:
 
 
 @cache
-def _fields(descriptor: Descriptor) -> dict[int, tuple[str, np.dtype[Any]]]:
-    """Name and type of elements of each such field, by its tag, which has one byte: their numbers are below 16."""
-    return {int.from_bytes(tag): (name, kind) for name, (tag, kind) in _layout(descriptor).items()}
+def _fields(descriptor: Descriptor) -> dict[int, tuple[str, np.dtype[Any], bool]]:
+    """Name and type of elements of each such field, and whether they are integers to be made wider, by its tag, which has
+    one byte: their numbers are below 16.
+    """
+    return {
+        int.from_bytes(tag): (name, kind, kind.kind != "f" and kind.itemsize < 8)
+        for name, (tag, kind) in _layout(descriptor).items()
+    }
 
 
 @lru_cache(4096)
