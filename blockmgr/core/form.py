@@ -20,10 +20,10 @@ def check_form(message: Message) -> None:
     _parallel("finished", finished.handles, ("reasons", finished.reasons))
     for output in (child.output for fork in message.forks for child in fork.children):
         if output is not None:
-            _within_range("fork.children.output.ids", output)
+            _check_ids("fork.children.output.ids", output)
     for move in message.reorders:
         _parallel("reorder", move.handles, ("parents", move.parents), ("ids", move.ids), ("scores", move.scores))
-        _within_range("reorder.ids", move.ids)
+        _check_ids("reorder.ids", move.ids)
     _check_appends(appends)
 
 
@@ -46,10 +46,16 @@ def _check_appends(appends: Appends) -> None:
         raise InvalidMessage("length of appends.ids", len(appends.ids), limit)
     if appends.logprobs is not None and len(appends.logprobs) != total:
         raise InvalidMessage("length of appends.logprobs", len(appends.logprobs), f"there are {total} ids")
-    _within_range("appends.ids", appends.ids)
+    _check_ids("appends.ids", appends.ids)
 
 
-def _within_range(field: str, ids: Array) -> None:
-    wrong = (ids < 0) | (ids > MAX_TOKEN)
-    if np.count_nonzero(wrong):
-        raise InvalidMessage(field, int(ids[wrong][0]), f"token ids must lie in 0..{MAX_TOKEN}")
+def _check_ids(field: str, ids: Array) -> None:
+    wrong = outside(ids, MAX_TOKEN)
+    if len(wrong):
+        raise InvalidMessage(field, int(wrong[0]), f"token ids must lie in 0..{MAX_TOKEN}")
+
+
+def outside(values: Array, limit: int) -> Array:
+    """Those of some integers that do not lie in ``0..limit``."""
+    # Taken for unsigned, a negative number is larger than any limit.
+    return values[values.astype(np.uint64) > limit]

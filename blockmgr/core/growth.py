@@ -11,6 +11,7 @@ from blockmgr.core.columns import Indexes
 from blockmgr.core.copying import order_copy
 from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.events import EventKind
+from blockmgr.core.form import outside
 from blockmgr.core.handles import Named
 from blockmgr.core.messages import Reply, Reservations, TableUpdate
 from blockmgr.core.state import PoolState
@@ -27,7 +28,9 @@ def reserve(state: PoolState, row: int, wanted: Reservations, reply: Reply) -> N
     """
     if not len(wanted.handles):
         return
-    _within("reservations.lengths", wanted.lengths, state.geometry.max_length)
+    wrong = outside(wanted.lengths, state.geometry.max_length)
+    if len(wrong):
+        raise InvalidMessage("reservations.lengths", int(wrong[0]), f"must lie in 0..{state.geometry.max_length}")
     named = state.sequences.named(wanted.handles, row)
     if not named.once:
         raise InvalidMessage("reservations.handles", "a list with repetitions", "each may be named once")
@@ -52,22 +55,13 @@ def look_ahead(state: PoolState, row: int, wanted: Reservations, reply: Reply) -
     missing = _missing(state, named, np.minimum(lengths, state.geometry.max_length))
     if reply.short:
         missing[np.isin(named.handles, reply.short)] = 0
-    room = state.available()
-    if int(missing.sum()) > room:
-        missing = np.clip(room - (np.cumsum(missing) - missing), 0, missing)
-    _grow(state, named, missing, reply)
+    _grow(state, named, missing, reply, whole=False)
 
 
 def _missing(state: PoolState, named: Named, lengths: Indexes) -> Indexes:
     """Blocks that each table lacks to hold so many tokens."""
     size = state.geometry.tokens_per_block
     return np.maximum((lengths + (size - 1)) // size - state.sequences.blocks.flat[named.slots], 0)
-
-
-def _within(field: str, values: Indexes, limit: int) -> None:
-    wrong = (values < 0) | (values > limit)
-    if np.count_nonzero(wrong):
-        raise InvalidMessage(field, int(values[wrong][0]), f"must lie in 0..{limit}")
 
 
 def _writes_into_shared(state: PoolState, named: Named, lengths: Indexes) -> np.ndarray:
@@ -83,19 +77,29 @@ def _writes_into_shared(state: PoolState, named: Named, lengths: Indexes) -> np.
     return inside & ((blocks.refs.flat[entry] > 1) | (blocks.state.flat[entry] != OWNED))
 
 
-def _grow(state: PoolState, named: Named, missing: Indexes, reply: Reply) -> None:
-    """Give each sequence as many blocks as it misses, in order while there are any."""
+def _grow(state: PoolState, named: Named, missing: Indexes, reply: Reply, whole: bool = True) -> None:
+    """Give each sequence as many blocks as it misses, in order while there are any.
+
+    ``whole``: who needs more than is left is short and takes nothing. Otherwise it takes what is left.
+    """
     places = missing.nonzero()[0]
     if not len(places):
         return
-    total = int(missing.sum())
+    missing = missing[places]
+    counts: list[int] = missing.tolist()
+    total = sum(counts)
     if total > state.available():
-        places = _first_come(state, named, missing, places, reply)
-        total = int(missing[places].sum())
+        if whole:
+            missing = _first_come(state, named, places, counts, reply)
+        else:
+            missing = np.clip(state.available() - (np.cumsum(missing) - missing), 0, missing)
+        places, missing = places[missing > 0], missing[missing > 0]
+        counts = missing.tolist()
+        total = sum(counts)
         if not total:
             return
     seqs = state.sequences
-    slots, missing, handles = named.slots[places], missing[places], named.handles[places].tolist()
+    slots, handles = named.slots[places], named.handles[places].tolist()
     taken, have = state.blocks.take(total), seqs.blocks.flat[slots]
     entries = named.table[places] + have
     if total > len(places):
@@ -103,24 +107,24 @@ def _grow(state: PoolState, named: Named, missing: Indexes, reply: Reply) -> Non
         entries = np.repeat(entries, missing) + behind
     seqs.table.scatter(entries, taken)
     seqs.blocks.scatter(slots, have + missing)
-    ends = accumulate(missing.tolist())
-    pieces = [taken[end - count : end] for end, count in zip(ends, missing.tolist(), strict=True)]
-    reply.tables += map(TableUpdate, handles, have.tolist(), pieces)
-    state.note_each(EventKind.GREW, slots, handles, [piece.tolist() for piece in pieces])
+    pieces = [slice(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True)]
+    reply.tables += map(TableUpdate, handles, have.tolist(), [taken[piece] for piece in pieces])
+    numbers: list[int] = taken.tolist()
+    state.note_each(EventKind.GREW, slots, handles, [numbers[piece] for piece in pieces])
 
 
-def _first_come(state: PoolState, named: Named, missing: Indexes, places: Indexes, reply: Reply) -> Indexes:
-    """Serve in order while blocks last; a sequence that needs more than is left is short and takes nothing."""
-    left, keep = state.available(), []
-    for place in places.tolist():
-        count = int(missing[place])
+def _first_come(state: PoolState, named: Named, places: Indexes, counts: list[int], reply: Reply) -> Indexes:
+    """What each of the sequences at these places of the list is given, all that it misses or nothing."""
+    left, given = state.available(), []
+    for place, count in zip(places.tolist(), counts, strict=True):
         if count <= left:
             left -= count
-            keep.append(place)
+            given.append(count)
         else:
+            given.append(0)
             reply.short.append(int(named.handles[place]))
             state.note(EventKind.SHORT, int(named.slots[place]), detail=f"needed={count} available={left}")
-    return np.array(keep, dtype=np.int64)
+    return np.array(given, dtype=np.int64)
 
 
 def _make_ready_and_grow(
