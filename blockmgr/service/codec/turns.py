@@ -57,19 +57,10 @@ def _as_it_is(value: Any, _: str) -> Any:
 
 def _handles(values: Sequence[int], field: str) -> Ints:
     """Handles or ticket ids: 64 bits on the wire, of which the core uses 63."""
-    # Depending on protobuf's version numpy sees the field's own memory, unsigned, or a sequence of integers.
-    try:
-        return _below_limit(np.array(values, dtype=np.int64), field)
-    except OverflowError:
-        raise InvalidMessage(field, max(values), f"must be below {LIMIT}") from None
-
-
-def _below_limit(handles: Ints, field: str) -> Ints:
-    """Numbers of 64 bits, of which one from the limit on reads as a negative one."""
-    wrong = handles < 0
-    if np.count_nonzero(wrong):
-        raise InvalidMessage(field, int(handles[wrong][0]) + 2 * LIMIT, f"must be below {LIMIT}")
-    return handles
+    largest = max(values, default=0)
+    if largest >= LIMIT:
+        raise InvalidMessage(field, largest, f"must be below {LIMIT}")
+    return np.array(values, dtype=np.int64)
 
 
 def _parallel(group: str, arrays: dict[str, Array], *names: str, to: str = "handles") -> list[Array]:
@@ -82,25 +73,19 @@ def _parallel(group: str, arrays: dict[str, Array], *names: str, to: str = "hand
     return found
 
 
-def _named(group: str, arrays: dict[str, Array]) -> Ints:
-    """The handles of a group."""
-    return _below_limit(arrays.get("handles", NONE), f"{group}.handles")
-
-
 def _decode_progress(progress: turn_pb2.Progress, field: str) -> Progress:
     arrays = unpack(progress)
-    return Progress(_named(field, arrays), *_parallel(field, arrays, "launched", "computed"))
+    return Progress(*_parallel(field, arrays, "handles", "launched", "computed"))
 
 
 def _decode_appends(appends: turn_pb2.Appends, field: str) -> Appends:
     arrays = unpack(appends)
-    (starts,) = _parallel(field, arrays, "starts")
+    handles, starts = _parallel(field, arrays, "handles", "starts")
     counts, ids, logprobs = arrays.get("counts", NONE), arrays.get("ids", NONE), arrays.get("logprobs")
     if len(counts):
         _parallel(field, arrays, "counts")
     if logprobs is not None:
         _parallel(field, arrays, "logprobs", to="ids")
-    handles = _named(field, arrays)
     if len(ids) and not len(handles):
         raise InvalidMessage(f"{field}.ids", f"{len(ids)} entries long", f"{field}.handles is empty")
     return Appends(handles, starts, counts, ids, logprobs)
@@ -108,9 +93,9 @@ def _decode_appends(appends: turn_pb2.Appends, field: str) -> Appends:
 
 def _decode_reservations(wanted: turn_pb2.Reservations, field: str) -> Reservations:
     arrays = unpack(wanted)
-    handles = _named(field, arrays)
-    arrays.setdefault("look_ahead", np.zeros(len(handles), dtype=np.int64))
-    return Reservations(handles, *_parallel(field, arrays, "lengths", "look_ahead"))
+    if "look_ahead" not in arrays:
+        arrays["look_ahead"] = np.zeros(len(arrays.get("handles", NONE)), dtype=np.int64)
+    return Reservations(*_parallel(field, arrays, "handles", "lengths", "look_ahead"))
 
 
 def _decode_finished(finished: turn_pb2.Finished, field: str) -> Finished:
@@ -143,8 +128,8 @@ def _decode_child(child: turn_pb2.Child) -> Child:
 def _decode_reorder(move: turn_pb2.Reorder, field: str) -> Reorder:
     arrays = unpack(move)
     scores = arrays.setdefault("scores", np.zeros(0))
-    parents, ids, _ = _parallel(field, arrays, "parents", "ids", "scores")
-    return Reorder(_named(field, arrays), parents, ids, scores)
+    handles, parents, ids, _ = _parallel(field, arrays, "handles", "parents", "ids", "scores")
+    return Reorder(handles, parents, ids, scores)
 
 
 DECODERS: dict[str, Callable[[Any, str], Any]] = {
