@@ -116,11 +116,12 @@ def _decode_groups(groups: Iterable[reply_pb2.TableUpdates]) -> list[TableUpdate
 def _decode_tables(wire: reply_pb2.TableUpdates) -> list[TableUpdate]:
     if wire.group:
         raise InvalidMessage("reply.tables.group", wire.group, "only group 0 is known")
-    handles, firsts, counts = list(wire.handles), list(wire.firsts), list(wire.counts)
+    # Slices: taken over whole, where protobuf would be asked for one number after the other.
+    handles, firsts, counts, numbers = wire.handles[:], wire.firsts[:], wire.counts[:], wire.blocks[:]
     if not len(handles) == len(firsts) == len(counts):
         lengths = f"{len(handles)}, {len(firsts)} and {len(counts)} entries long"
         raise InvalidMessage("reply.tables", lengths, "handles, firsts and counts must be equally long")
-    blocks = np.array(wire.blocks, dtype=np.int64)
+    blocks = np.array(numbers, dtype=np.int64)
     ends = list(accumulate(counts))
     if (ends[-1] if ends else 0) != len(blocks):
         raise InvalidMessage("reply.tables.blocks", f"{len(blocks)} entries long", f"counts add up to {sum(counts)}")
