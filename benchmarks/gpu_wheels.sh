@@ -4,14 +4,15 @@
 #     benchmarks/gpu_wheels.sh                     here: download them into .wheels/
 #     benchmarks/gpu_wheels.sh --install FOLDER    there: install them into FOLDER, from .wheels/ alone
 #
-# Taken to be there: torch, triton, transformers, safetensors, tokenizers, numpy, cupy and cuda-bindings, grpcio 1.84,
-# typer, rich, prometheus-client, jinja2, uvloop. The companions of grpcio are of its own version, and want a protobuf as new.
+# Taken to be there: torch, triton, safetensors, tokenizers, huggingface-hub, numpy, cupy and cuda-bindings, nvidia-ml-py,
+# grpcio 1.84, typer, rich, prometheus-client, jinja2, uvloop. The companions of grpcio are of its own version, and want a
+# protobuf as new. Older transformers import torch with a tokenizer, which makes front doors slow to start.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 wheels=.wheels
 companions=(grpcio-channelz grpcio-health-checking grpcio-reflection grpcio-status)
-others=(annotated-types googleapis-common-protos pydantic pydantic-core pydantic-settings protobuf python-dotenv structlog typing-extensions typing-inspection)
+others=(annotated-types googleapis-common-protos pydantic pydantic-core pydantic-settings protobuf python-dotenv structlog transformers typing-extensions typing-inspection)
 
 if [[ ${1-} == --install ]]; then
     python3 -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$2" "$wheels"/*.whl

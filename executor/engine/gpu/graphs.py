@@ -14,8 +14,11 @@ from executor.engine.step import Ints
 LEAST_ROWS = 8
 """Rows of a product at least. From here on no matrix product's row depends on how many there are, where they are pinned."""
 
-LEAST_TOKENS, MOST_TOKENS = 16, 1024
+LEAST_TOKENS, MOST_TOKENS = 32, 1024
 """Tokens of recorded steps with chunks of prompts. Larger ones take a GPU longer than it takes to launch them."""
+
+ROW_PART, TOKEN_PART = 4, 8
+"""Steps are filled up by less than this part of them. Rows of decode cost a GPU little, each recorded step time at the start."""
 
 FIRST_WIDTH, WIDTH_GROWTH = 2048, 4
 """Tokens of the longest sequence that the narrowest tables are made for, and the factor between widths."""
@@ -23,14 +26,14 @@ FIRST_WIDTH, WIDTH_GROWTH = 2048, 4
 Forward = Callable[[Inputs], torch.Tensor]
 
 
-def counts_up_to(most: int, least: int) -> list[int]:
+def counts_up_to(most: int, least: int, part: int) -> list[int]:
     """Numbers of rows or tokens to record, ascending, in multiples of ``least``: each step is filled up to one of them, by
-    less than ``least`` or less than an eighth. The last is ``most``, filled up to such a multiple.
+    less than ``least`` or less than a ``part``-th. The last is ``most``, filled up to such a multiple.
     """
     counts, count = [], least
     while count < most:
         counts.append(count)
-        count += max(least, (1 << (count.bit_length() - 1) >> 3) // least * least)
+        count += max(least, (1 << (count.bit_length() - 1)) // part // least * least)
     return [*counts, -(-most // least) * least]
 
 
@@ -72,9 +75,9 @@ class StepGraphs:
     def __init__(self, runtime: Runtime, state: SlotState, most_rows: int, most_tokens: int) -> None:
         self._runtime = runtime
         self._state = state
-        self._rows = counts_up_to(most_rows, LEAST_ROWS)
+        self._rows = counts_up_to(most_rows, LEAST_ROWS, ROW_PART)
         self._widths = table_widths(state.sizes.width, state.sizes.tokens_per_block)
-        self._tokens = counts_up_to(min(most_tokens, MOST_TOKENS), LEAST_TOKENS)
+        self._tokens = counts_up_to(min(most_tokens, MOST_TOKENS), LEAST_TOKENS, TOKEN_PART)
         room = max(sum(shape.parts) for shape in self.wanted)
         self._fed = torch.zeros(room, dtype=torch.int64, device=runtime.device)
         self._hidden: torch.Tensor | None = None

@@ -61,8 +61,8 @@ def test_a_warm_device_has_recorded_every_size_the_largest_first_and_left_the_po
     before = runner.memory.blocks.clone()
     warm_up(runner.device)
     wanted = runner.device.graphs.wanted
-    assert [shape.tokens for shape in wanted] == [64, 48, 32, 16, 16, 8]
-    assert [shape.is_decode for shape in wanted] == [False] * 4 + [True] * 2
+    assert [shape.tokens for shape in wanted] == [64, 32, 16, 8]
+    assert [shape.is_decode for shape in wanted] == [False] * 2 + [True] * 2
     assert len(runner.runtime.recorded) == len(runner.device.graphs) == len(wanted)
     assert torch.equal(runner.memory.blocks, before)
 

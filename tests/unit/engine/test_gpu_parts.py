@@ -14,15 +14,16 @@ from executor.engine.gpu.staging import Staging
 from tests.unit.engine.gpu_stand_in import StandInRuntime
 
 
+@pytest.mark.parametrize("part", [4, 8])
 @pytest.mark.parametrize("most", [1, 8, 9, 64, 100, 256, 1000])
-def test_no_step_is_filled_up_by_8_rows_or_an_eighth(most: int) -> None:
-    counts = counts_up_to(most, LEAST_ROWS)
+def test_no_step_is_filled_up_by_8_rows_or_a_part_of_it(most: int, part: int) -> None:
+    counts = counts_up_to(most, LEAST_ROWS, part)
     assert counts == sorted(set(counts))
     assert counts[-1] - most in range(LEAST_ROWS)
     assert not any(count % LEAST_ROWS for count in counts)
     for rows in range(1, most + 1):
         filled = next(count for count in counts if count >= rows)
-        assert filled - rows < max(LEAST_ROWS, filled / 8)
+        assert filled - rows < max(LEAST_ROWS, filled / part)
 
 
 def test_widths_of_tables_end_with_the_longest_sequence() -> None:
