@@ -40,8 +40,13 @@ def block_hash(parent: bytes, tokens: NDArray[np.int32]) -> bytes:
 def hash_each(parents: bytes, tokens: NDArray[np.int32]) -> list[bytes]:
     """Hashes of full blocks that follow one parent each: ``parents`` one behind the other, tokens ``[blocks, in a block]``."""
     data, step = np.ascontiguousarray(tokens, dtype="<i4").tobytes(), 4 * tokens.shape[1]
-    before = (parents[at : at + HASH_BYTES] for at in range(0, len(parents), HASH_BYTES))
-    return [_hash(parent + data[at : at + step]) for parent, at in zip(before, range(0, len(data), step), strict=True)]
+    keys = []
+    for place in range(len(tokens)):
+        digest = EMPTY.copy()
+        digest.update(parents[place * HASH_BYTES : (place + 1) * HASH_BYTES])
+        digest.update(data[place * step : (place + 1) * step])
+        keys.append(digest.digest())
+    return keys
 
 
 def chain_of(root: bytes, tokens: NDArray[np.int32], tokens_per_block: int) -> list[bytes]:

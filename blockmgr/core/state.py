@@ -77,8 +77,10 @@ class PoolState:
         executor = self.executors.name_of(seqs.owner.get(int(slots[0])))
         uuids, counts = seqs.uuid.flat[slots].tolist(), seqs.count.flat[slots].tolist()
         self.events.add_all(
-            Event(kind, handle, uuid, executor, named, count)
-            for handle, uuid, count, named in zip(handles, uuids, counts, blocks, strict=True)
+            [
+                Event(kind, handle, uuid, executor, named, count)
+                for handle, uuid, count, named in zip(handles, uuids, counts, blocks, strict=True)
+            ]
         )
 
 
