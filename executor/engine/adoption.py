@@ -11,6 +11,7 @@ from executor.engine.assembly import PendingChanges
 from executor.engine.request import Request
 from executor.engine.sequence import Sequence
 from executor.engine.work import Work
+from executor.found_outputs import is_search
 from executor.manager import PoolMapping, Registration
 from pagehold.engine.v1 import request_pb2
 
@@ -27,6 +28,12 @@ def adopt(registration: Registration, work: Work, changes: PendingChanges) -> in
         row = registration.mapping.ledger.row(one.handle)
         if row is None:
             raise RuntimeError(f"the ledger has no row for {one.handle}, which was just adopted")
+        request, _ = _request(row)
+        if is_search(request.kept):
+            work.beams.restore(request, row.score, row.tokens[row.prompt :].tolist(), one.handle)
+        if request.kept.beams.role:
+            # Kept for its tokens alone.
+            continue
         sequence = take_up(row, registration.mapping, one.suspect)
         work.take_up(sequence)
         changes.note(sequence.slot, list(enumerate(sequence.table)))

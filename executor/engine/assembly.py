@@ -57,6 +57,7 @@ class _Fixed:
     min_p: NDArray[np.float32]
     seeds: Ints
     unmasked_from: Ints
+    ranking: Ints
 
     @classmethod
     def of(cls, sequences: list[Sequence]) -> "_Fixed":
@@ -73,6 +74,7 @@ class _Fixed:
             min_p=np.array([one.min_p for one in parameters], dtype=np.float32),
             seeds=_ints([request.seed for request in requests]),
             unmasked_from=_ints([request.unmasked_from for request in requests]),
+            ranking=_ints([sequence.ranking for sequence in sequences]),
         )
 
 
@@ -109,6 +111,7 @@ class Assembler:
     def _sampling(self, rows: Many[Row], ends: Ints) -> Sampling:
         places = np.flatnonzero([row.samples for row in rows])
         fixed, positions = self._fixed, ends[places]
+        ranking = fixed.ranking[places]
         held_back = np.flatnonzero(positions < fixed.unmasked_from[places]).tolist()
         masks = [
             (place, id_) for place in held_back for id_ in rows[places[place]].sequence.request.end_ids | self._masked
@@ -123,6 +126,8 @@ class Assembler:
             positions=positions,
             masked_rows=_ints([place for place, _ in masks]),
             masked_ids=_ints([id_ for _, id_ in masks]),
+            ranked=np.flatnonzero(ranking),
+            ranking=int(ranking.max(initial=0)),
         )
 
 

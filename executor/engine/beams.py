@@ -3,22 +3,16 @@
 A group has as many beams as it is wide, all of one length, and the best of the outputs that have ended so far. Each step
 every beam names its likeliest next tokens; of all continuations the best become the beams, and those of the best that end
 become hypotheses. Scores are sums of log-probabilities in float32; a hypothesis is ranked by its score divided by its length
-to the power of ``length_penalty``. All that is left open elsewhere is settled here: among equals the earlier beam, then the
-more likely token, then the lower id comes first, and a hypothesis before those that end later. This is the beam search of
-transformers, step for step.
+to the power of ``length_penalty``. This is the beam search of transformers, step for step. What that leaves open is settled
+here: among equals the earlier beam, then the more likely token, then the lower id comes first; and of hypotheses the shorter,
+then the one of lower ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-
-MOST_WIDTH = 16
-"""Beams of a group at most."""
-
-MOST_CANDIDATES = 128
-"""Next tokens that a beam may have to name at most."""
 
 
 class EarlyStopping(StrEnum):
@@ -131,9 +125,11 @@ def advance(
     )
 
 
-def best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
-    """The best of some hypotheses, the best first; among equals the order stays."""
-    return sorted(hypotheses, key=lambda one: -one.rank)[:count]
+def best(hypotheses: Iterable[Hypothesis], count: int) -> list[Hypothesis]:
+    """The best of some hypotheses, the best first; among equals the shorter, then the one of lower ids: in whatever order they
+    are given.
+    """
+    return sorted(hypotheses, key=lambda one: (-one.rank, len(one.tokens), one.tokens))[:count]
 
 
 def _ranking(rules: Rules, length: int, scores: Sequence[float], candidates: Sequence[Candidates]) -> list[Beam]:

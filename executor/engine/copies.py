@@ -32,6 +32,10 @@ class Copies:
         """Whether nothing is under way, and the manager knows it."""
         return not self.done and not self._pending
 
+    def are_done(self, sequence: Sequence, reported: list[int]) -> bool:
+        """Whether no copy for a sequence is under way but those that are reported just now."""
+        return all(owner is not sequence or id_ in reported for id_, (owner, _) in self._pending.items())
+
     def perform(
         self, tickets: list[Ticket], sequences: dict[int, Sequence], device: Device, changes: PendingChanges
     ) -> None:

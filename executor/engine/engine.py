@@ -190,6 +190,8 @@ class Engine:
         self.work.copies.done += landed.tickets
         for blocks, seconds in landed.copied:
             self._pace.note_copies(blocks, seconds)
+        for sequence, candidates in landed.ranked:
+            self.work.beams.note(sequence, candidates)
         if landed.steps:
             for tokens, seconds in landed.fed:
                 self._pace.note_prompts(tokens, seconds)

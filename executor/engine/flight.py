@@ -9,6 +9,7 @@ import structlog
 
 from blockmgr.core.states import FinishReason
 from executor.engine.assembly import Assembler, PendingChanges, Row
+from executor.engine.beams import Candidates
 from executor.engine.device import Device
 from executor.engine.scheduler import Part
 from executor.engine.sequence import Sequence
@@ -38,6 +39,8 @@ class Landed:
     """Blocks copied together, and how long that took, where the device says."""
     moved: list[Sequence] = field(default_factory=list)
     """Sequences whose prompts were computed further."""
+    ranked: list[tuple[Sequence, Candidates]] = field(default_factory=list)
+    """Beams, and what may follow each."""
     sampled: int = 0
     """Tokens sampled that count."""
 
@@ -131,8 +134,10 @@ class Flight:
 
     def _complete(self, rows: list[Row], done: Done, landed: Landed) -> None:
         ids = iter(done.ids.tolist())
+        ranked = zip(done.ranked_ids.tolist(), done.ranked_logprobs.tolist(), strict=True)
         for row in rows:
             sequence, token = row.sequence, next(ids) if row.samples else None
+            candidates = Candidates(*next(ranked)) if row.samples and sequence.ranking else None
             if token is not None and token < 0:
                 sequence.complete(row.end, None)
                 sequence.sampling -= 1
@@ -140,6 +145,8 @@ class Flight:
                 continue
             going = sequence.ending is None
             sequence.complete(row.end, token)
+            if candidates is not None:
+                landed.ranked.append((sequence, candidates))
             if token is not None:
                 landed.sampled += going
             elif going:

@@ -95,6 +95,7 @@ class EngineProcess:
         way = None if settings.preempt == "auto" else Way(settings.preempt)
         preemption = Preemption(way, pool.geometry.host_blocks)
         work = Work(limits, settings.max_running, settings.max_waiting, preemption)
+        work.beams.held_back = frozenset(described.eos_token_ids)
         flight = Flight(device, frozenset(described.eos_token_ids))
         adopt(registration, work, flight.changes)
         session = registration.open_session(self._inbox.wake)

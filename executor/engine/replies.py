@@ -1,9 +1,12 @@
 """What a reply of the manager means for an engine's work."""
 
+from collections.abc import Iterator
+
 import structlog
 
-from blockmgr.core.messages import Admitted, Reply
+from blockmgr.core.messages import Admitted, Forked, Reply
 from blockmgr.core.states import FinishReason, Refusal, Residency
+from executor.engine.beam_turns import take_beams
 from executor.engine.device import Device
 from executor.engine.flight import Flight
 from executor.engine.moves import make_room, take_moves
@@ -36,7 +39,9 @@ def apply_reply(work: Work, flight: Flight, device: Device, turn: Turn, reply: R
         work.preemption.moved(moved)
     _take_records(work, turn)
     new = [_take_admission(work, waiting, one) for waiting, one in zip(turn.asked, reply.admitted, strict=True)]
-    _take_births(work, turn, reply)
+    forked = iter(reply.forked)
+    take_beams(work, turn.beams, forked)
+    _take_births(work, turn, forked)
     take_moves(work, turn, reply)
     for update in reply.tables:
         sequence = work.sequences.get(update.handle)
@@ -98,16 +103,16 @@ def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequenc
     return None
 
 
-def _take_births(work: Work, turn: Turn, reply: Reply) -> None:
+def _take_births(work: Work, turn: Turn, forked: Iterator[Forked]) -> None:
     """What has come of forks: sequences of this engine, whose tables are in the same reply."""
-    for family, forked in zip(turn.forked, reply.forked, strict=True):
-        for sequence in family.take(forked):
+    for family, answer in zip(turn.forked, forked, strict=True):
+        for sequence in family.take(answer):
             work.bear(sequence)
         log.debug(
             "forked",
             uuid=family.request.root.hex(),
-            outputs=len(forked.handles) + 1,
-            refusal=forked.refusal.name.lower(),
+            outputs=len(answer.handles) + 1,
+            refusal=answer.refusal.name.lower(),
         )
 
 

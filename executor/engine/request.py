@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from blockmgr.core.messages import Admission
 from blockmgr.core.states import Refusal, SequenceFlags
+from executor.found_outputs import MOST_CANDIDATES, MOST_PENALTY, MOST_WIDTH, is_search
 from executor.outputs import MOST_OUTPUTS, count_of, output_of, root_of, uuid_of
 from pagehold.engine.v1 import request_pb2, submit_pb2
 
@@ -148,6 +149,8 @@ class Request:
             raise _invalid(f"prompt holds the id {low if low < 0 else high}; ids are 0 to {limits.vocabulary - 1}")
         self._check_parameters(limits)
         self._check_outputs(limits, min(max_running, MOST_OUTPUTS))
+        if is_search(self.kept):
+            self._check_search(limits)
         if self.longest > limits.max_length:
             detail = (
                 f"prompt and max_tokens together are {self.longest} tokens; at most {limits.max_length} are possible"
@@ -180,6 +183,21 @@ class Request:
             raise _invalid(f"outputs is {self.outputs}; at most {most} are computed at once")
         if self.outputs > 1 and (size := self.sibling(1).kept.ByteSize()) > limits.request_bytes:
             raise _invalid(f"request has {size} bytes for each of its outputs; at most {limits.request_bytes} are kept")
+
+    def _check_search(self, limits: Limits) -> None:
+        beams, candidates = self.kept.beams, self.outputs + len(self.end_ids)
+        if beams.role:
+            raise _invalid(f"beams.role is {beams.role}; only the first beam is asked for")
+        if self.outputs > MOST_WIDTH:
+            raise _invalid(f"outputs is {self.outputs}; a beam search has at most {MOST_WIDTH} beams")
+        if not abs(beams.length_penalty) <= MOST_PENALTY:
+            low, high = -MOST_PENALTY, MOST_PENALTY
+            raise _invalid(f"beams.length_penalty is {beams.length_penalty}; it must lie in {low}..{high}")
+        most = min(MOST_CANDIDATES, limits.vocabulary)
+        if candidates > most:
+            raise _invalid(
+                f"outputs and parameters.end_ids are {candidates} together; a beam search takes at most {most}"
+            )
 
     def admission(self, reserve: int, salt: bytes) -> Admission:
         """What asks the manager for a slot, and for blocks for the first ``reserve`` tokens."""

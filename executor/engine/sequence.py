@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from blockmgr.core.geometry import slot_of
 from blockmgr.core.states import FinishReason, Residency
 from executor.engine.request import Request
+from executor.found_outputs import is_search
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +67,10 @@ class Sequence:
     """Tokens that it had when it came back last: until it has one more it does not make room again."""
     stuck: bool = False
     """It stands still: there was no block for its next position."""
+    ranking: int = 0
+    """How many of the likeliest tokens its steps are to name, where it is a beam."""
+    is_beam: bool = field(init=False)
+    """Its tokens are not sampled: they come from outside, with a move of all beams of its search."""
     slot: int = field(init=False)
     """Row of the ledger's columns, and of the tables on the device."""
     prompt: int = field(init=False)
@@ -76,13 +81,14 @@ class Sequence:
     def __post_init__(self) -> None:
         # Asked for in every step: worked out once.
         self.slot = slot_of(self.handle)
+        self.is_beam = is_search(self.request.kept)
         self.prompt = len(self.request.prompt)
         self.limit = self.request.longest - 1
 
     @property
     def length(self) -> int:
         """Tokens known or being sampled."""
-        return len(self.tokens) + self.sampling
+        return len(self.tokens) + (0 if self.is_beam else self.sampling)
 
     @property
     def is_prefill(self) -> bool:
@@ -122,7 +128,7 @@ class Sequence:
         self.failures, self.doubtful = 0, False
         if token is not None:
             self.sampling -= 1
-            if self.ending is None:
+            if self.ending is None and not self.is_beam:
                 self.tokens.append(token)
                 self.find_end()
 

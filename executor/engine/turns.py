@@ -7,6 +7,8 @@ import numpy as np
 
 from blockmgr.core.messages import NONE, Appends, Finished, Ints, Message, Progress, Reservations, Want
 from blockmgr.core.states import FinishReason
+from executor.engine.beam_groups import BeamGroup
+from executor.engine.beam_turns import Deed, speak_of_beams
 from executor.engine.entrance import admits, first_want, spare_blocks, take_returning, take_waiting
 from executor.engine.family import Family
 from executor.engine.flight import DEPTH, Flight
@@ -51,6 +53,8 @@ class Turn:
     asked: list[Waiting] = field(default_factory=list)
     forked: list[Family] = field(default_factory=list)
     """Whose first sequence is to be forked."""
+    beams: list[tuple[BeamGroup, Deed]] = field(default_factory=list)
+    """Beam searches, and what is done with each. Their forks come before the others."""
     tickets: list[int] = field(default_factory=list)
     least: set[int] = field(default_factory=set)
     """Handles of those of ``reserved`` that asked for their next position alone."""
@@ -71,7 +75,7 @@ class Turn:
     def is_empty(self) -> bool:
         """Whether nothing is said beside the steps."""
         message = self.message
-        said = (self.appended, self.ending, self.reserved, self.asked, self.forked, self.tickets)
+        said = (self.appended, self.ending, self.reserved, self.asked, self.forked, self.beams, self.tickets)
         moved = (self.swapped, self.released, self.returning)
         flags = message.failed or self.changes_solo or self.changes_want or self.polls
         return not (any(said) or any(moved) or flags or len(message.progress.handles) or len(message.look_again))
@@ -96,6 +100,8 @@ def build_turn(work: Work, flight: Flight, completed: int, terms: Terms) -> Turn
     message.tickets_done = ints(turn.tickets)
     _report(turn, work, completed)
     if not message.failed:
+        if not terms.leaving:
+            turn.beams = speak_of_beams(message, work, turn.tickets, retry=terms.retry)
         _look_again(turn, work, terms)
         _reserve(turn, work, terms)
         if not terms.leaving:
@@ -133,7 +139,7 @@ def _report(turn: Turn, work: Work, completed: int) -> None:
             starts.append(sequence.recorded)
             counts.append(len(new))
             ids += new
-        if sequence.ending is not None:
+        if sequence.ending is not None and not sequence.is_beam:
             turn.ending.append(sequence)
     turn.message.progress = Progress(
         ints([one.handle for one in changed]),

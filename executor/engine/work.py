@@ -9,6 +9,7 @@ import structlog
 
 from blockmgr.core.messages import Want
 from blockmgr.core.states import FinishReason
+from executor.engine.beam_groups import BeamGroups
 from executor.engine.copies import Copies
 from executor.engine.family import Families, end_all, is_output
 from executor.engine.news import Accepted, News, Refused, Stream, Unknown
@@ -51,6 +52,7 @@ class Work:
         """Handle → sequence, in the order of admission."""
         self.by_uuid: dict[bytes, Sequence] = {}
         self.families = Families()
+        self.beams = BeamGroups()
         self.preemption = preemption or Preemption()
         self.copies = Copies()
         self.free_blocks = limits.usable_blocks
@@ -224,7 +226,7 @@ class Work:
     @property
     def waits_for_manager(self) -> bool:
         """Whether somebody waits for what the manager refused for now, or for what another sequence computes."""
-        waits = self.waits_for_blocks or bool(self.short) or self.families.wait
+        waits = self.waits_for_blocks or bool(self.short) or self.families.wait or self.beams.wait
         return waits or any(one.awaiting for one in self.sequences.values())
 
     def take_up(self, sequence: Sequence) -> None:
@@ -245,6 +247,7 @@ class Work:
         self.sequences[sequence.handle] = sequence
         self.by_uuid[sequence.request.uuid] = sequence
         self.families.add(sequence)
+        self.beams.add(sequence)
 
     def remove(self, sequence: Sequence) -> list[bytes]:
         """A sequence has ended, and the manager knows it. Returns the UUIDs of other outputs that will never come now."""
@@ -269,7 +272,9 @@ class Work:
                     doubtful = one
         if self.solo is not None:
             # The manager has to know first: if this kills the executor, it is to be known by what.
-            return iter([self.solo] if self.solo_known == self.solo.handle else [])
+            # Beams get on together or not at all.
+            alone = self.families.kin(self.solo) if self.solo.is_beam else [self.solo]
+            return iter(alone if self.solo_known == self.solo.handle else [])
         if doubtful is not None:
             return iter([doubtful] if idle else [])
         return iter(going)

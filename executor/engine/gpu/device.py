@@ -7,7 +7,6 @@ from typing import TypeVar
 import structlog
 import torch
 
-from executor.engine.beams import MOST_CANDIDATES
 from executor.engine.choice import Choosing, Chosen, choose, choosing_of
 from executor.engine.device import NewsCallback
 from executor.engine.gpu.copies import BlockCopies
@@ -18,6 +17,7 @@ from executor.engine.gpu.staging import Bundle, Staging
 from executor.engine.memory import PoolMemory, pool_view
 from executor.engine.model_inputs import InputArrays, Inputs, SlotState, Tables, forward
 from executor.engine.step import Copy, Done, Step
+from executor.found_outputs import MOST_CANDIDATES
 from executor.models.model import PagedModel
 
 log = structlog.get_logger()

@@ -10,12 +10,12 @@ import numpy as np
 import structlog
 import torch
 
-from executor.engine.beams import MOST_CANDIDATES
 from executor.engine.choice import choose, choosing_of
 from executor.engine.gpu.device import CudaDevice
 from executor.engine.gpu.graphs import LEAST_ROWS
 from executor.engine.model_inputs import InputArrays
 from executor.engine.step import Ints, Sampling, Step, TableChanges
+from executor.found_outputs import MOST_CANDIDATES
 from kernels.copies import copy_checked_blocks
 
 log = structlog.get_logger()

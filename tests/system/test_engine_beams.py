@@ -1,0 +1,250 @@
+"""Beam search through an engine and a manager: transformers' outputs and scores, in whatever way it is disturbed."""
+
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+
+from executor.found_outputs import found_uuids
+from executor.models.generate import generate
+from pagehold.blockmgr.v1 import sequence_pb2
+from pagehold.common.v1 import states_pb2
+from pagehold.engine.v1 import request_pb2, submit_pb2
+from tests.engines.door import Door, start_of
+from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
+from tests.models.beam_search import Found, reference_beams
+from tests.models.checkpoints import random_ids
+
+BLOCK, WIDTH = 16, 4
+OFF, ON, NEVER = (
+    request_pb2.EARLY_STOPPING_OFF,
+    request_pb2.EARLY_STOPPING_ON,
+    request_pb2.EARLY_STOPPING_NEVER,
+)
+STOPPING: dict[int, bool | str] = {OFF: False, ON: True, NEVER: "never"}
+USED = {
+    states_pb2.BLOCK_STATE_OWNED,
+    states_pb2.BLOCK_STATE_FILLING,
+    states_pb2.BLOCK_STATE_SEALED,
+    states_pb2.BLOCK_STATE_TARGET,
+}
+LENGTHS = (1, 2, 7, 15, 16, 17, 18, 30, 31, 32, 33, 34, 40, 46, 47, 48, 49, 50, 63, 64)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny"), max_position_embeddings=600)
+
+
+@pytest.fixture
+def world() -> Iterator[EngineWorld]:
+    with engine_world() as world:
+        yield world
+
+
+@cache
+def reference(folder: Path) -> Any:
+    """transformers' own model."""
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").float().eval()
+
+
+class Search:
+    """A beam search as it is asked for here, and as transformers answers it."""
+
+    def __init__(self, prompt: list[int], max_tokens: int, **rules: Any) -> None:
+        self.prompt, self.max_tokens = prompt, max_tokens
+        self.width: int = rules.pop("width", WIDTH)
+        self.penalty: float = rules.pop("length_penalty", 1.0)
+        self.stopping: Any = rules.pop("early_stopping", OFF)
+        self.end_ids: list[int] = rules.pop("end_ids", [])
+        self.parameters = rules
+        beams = request_pb2.BeamSearch(length_penalty=self.penalty, early_stopping=self.stopping)
+        kept = request_pb2.Request(outputs=self.width, beams=beams)
+        self.start: submit_pb2.Start = start_of(
+            prompt, request=kept, max_tokens=max_tokens, end_ids=self.end_ids, **self.parameters
+        )
+
+    def expected(self, model: Path) -> Found:
+        return reference_beams(
+            reference(model), self.prompt, self.width, self.max_tokens,
+            length_penalty=self.penalty, early_stopping=STOPPING[self.stopping], end_ids=self.end_ids,
+            min_tokens=self.parameters.get("min_tokens", 0),
+        )  # fmt: skip
+
+    def found(self, door: Door, seconds: float = 120.0) -> Found:
+        """What the engine has found, once it has ended."""
+        door.await_ended(self.start.uuid, seconds)
+        found = [door.lookup(key).finished for key in found_uuids(self.start.uuid, self.start.request)]
+        return [(list(one.ids[one.prompt : one.final_length]), one.score) for one in found]
+
+    def check(self, door: Door, model: Path, seconds: float = 120.0) -> Found:
+        found, expected = self.found(door, seconds), self.expected(model)
+        assert [ids for ids, _ in found] == [ids for ids, _ in expected]
+        assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-4)
+        return found
+
+
+def ends_for(model: Path, prompt: list[int], step: int) -> list[int]:
+    """Ids that beams have in this step of a search without ends: as ends of another search they come early."""
+    found = reference_beams(reference(model), prompt, WIDTH, step + 2)
+    return sorted({output[step] for output, _ in found})[:2]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+def test_searches_are_transformers_whatever_their_prompts_lengths(
+    model: Path, world: EngineWorld, penalty: float
+) -> None:
+    world.start_engine(model, "--blocks", "400", "--chunk", "32", "--step-tokens", "64")
+    door = world.door()
+    searches = []
+    for number, length in enumerate(LENGTHS):
+        prompt = random_ids(length, 70 + length)
+        ends = ends_for(model, prompt, number % 5) if number % 2 else []
+        stopping = (OFF, ON, NEVER)[number % 3]
+        searches.append(Search(prompt, 20, length_penalty=penalty, end_ids=ends, early_stopping=stopping))
+    door.start(*(search.start for search in searches))
+    for search in searches:
+        search.check(door, model)
+    world.check_all_free()
+
+
+def test_one_beam_and_many_are_transformers_and_neighbours_change_nothing(model: Path, world: EngineWorld) -> None:
+    world.start_engine(model, "--blocks", "400", "--chunk", "32", "--step-tokens", "64", "--max-running", "48")
+    door = world.door()
+    prompt = random_ids(37, 5)
+    searches = [Search(prompt, 18, width=width, end_ids=ends_for(model, prompt, 3)) for width in (2, 3, 8, 16)]
+    alone = start_of(random_ids(21, 6), max_tokens=60)
+    keys = door.start(alone, *(search.start for search in searches))
+    for search in searches:
+        search.check(door, model)
+    assert door.output(keys[0]) == generate(tiny(model), [random_ids(21, 6)], 60)[0]
+    single = Search(prompt, 18, width=1)
+    door.start(single.start)
+    assert single.found(door)[0][0] == generate(tiny(model), [prompt], 18)[0]
+    world.check_all_free()
+
+
+def test_ends_are_held_back_until_enough_tokens_are_there(model: Path, world: EngineWorld) -> None:
+    world.start_engine(model, "--blocks", "100")
+    door = world.door()
+    prompt = random_ids(20, 7)
+    search = Search(prompt, 16, end_ids=ends_for(model, prompt, 1), min_tokens=6, early_stopping=ON)
+    door.start(search.start)
+    assert min(len(ids) for ids, _ in search.check(door, model)) > 6
+
+
+def test_beams_share_what_they_have_in_common_and_dead_ones_give_back_their_blocks_at_once(
+    model: Path, world: EngineWorld
+) -> None:
+    world.start_engine(model, "--blocks", "100", faulty=True, SLOW="0.02")
+    door = world.door()
+    search = Search(random_ids(321, 8), 40)
+    (key,) = door.start(search.start)
+    door.await_accepted(key)
+    peak = 0
+    while key not in door.ended:
+        peak = max(peak, sum(one.blocks for one in world.statistics().tiers[0].states if one.state in USED))
+    search.check(door, model)
+    # 20 blocks of the prompt; of each beam its last two, and another on its way for what is ahead of it.
+    assert peak <= 20 + WIDTH * 4
+    world.check_all_free()
+
+
+def test_a_search_goes_on_through_deaths_of_its_engine_and_of_its_manager(model: Path, world: EngineWorld) -> None:
+    prompts = [random_ids(length, 80 + length) for length in (16, 31, 50)]
+    searches = [
+        Search(prompt, 40, end_ids=ends_for(model, prompt, place + 2), early_stopping=NEVER, length_penalty=2.0)
+        for place, prompt in enumerate(prompts)
+    ]
+    engine = world.start_engine(model, "--blocks", "200", faulty=True, SLOW="0.02")
+    door = world.door()
+    keys = door.start(*(search.start for search in searches))
+    for tokens in (5, 12, 20, 30):
+        door.await_output(keys[-1], tokens)
+        if tokens == 20:
+            world.kill_manager()
+        else:
+            engine.kill()
+            engine = world.start_engine(model, "--blocks", "200", faulty=True, SLOW="0.02")
+    for search in searches:
+        search.check(door, model)
+    assert len(engine.events("adopted")) >= WIDTH
+    assert world.violated_invariants() == []
+    world.check_all_free()
+
+
+@pytest.mark.parametrize(("preempt", "host_blocks"), [("swap", 200), ("recompute", 0), ("swap", 6), ("auto", 40)])
+def test_searches_make_room_as_a_whole_and_find_the_same(
+    model: Path, world: EngineWorld, preempt: str, host_blocks: int
+) -> None:
+    engine = world.start_engine(
+        model,
+        *("--blocks", "44", "--host-blocks", str(host_blocks), "--preempt", preempt),
+        *("--chunk", "32", "--step-tokens", "96", "--max-running", "40"),
+    )
+    door = world.door()
+    searches = []
+    for place, length in enumerate((5, 16, 30, 33, 47, 20, 9, 31)):
+        prompt = random_ids(length, 300 + place)
+        ends = ends_for(model, prompt, 4) if place % 2 else []
+        searches.append(Search(prompt, 120, end_ids=ends, early_stopping=(OFF, NEVER)[place % 2]))
+    door.start(*(search.start for search in searches))
+    for search in searches:
+        search.check(door, model, 240)
+    gone = engine.events("makes room")
+    assert gone
+    assert len(gone) % WIDTH == 0
+    assert world.violated_invariants() == []
+    world.check_all_free()
+
+
+def test_a_search_that_is_cancelled_ends_with_all_of_its_beams(model: Path, world: EngineWorld) -> None:
+    world.start_engine(model, "--blocks", "200", faulty=True, SLOW="0.02")
+    door = world.door()
+    prompt = random_ids(33, 9)
+    searches = [Search(prompt, 300, end_ids=ends_for(model, prompt, 2), early_stopping=NEVER) for _ in range(2)]
+    keys = door.start(*(search.start for search in searches))
+    door.await_output(keys[0], 8)
+    door.say(cancels=[keys[0]])
+    assert door.await_ended(keys[0]).reason == states_pb2.FINISH_REASON_CANCELLED
+    handle = door.accepted[keys[1]].handle
+    door.manager.CancelSequence(sequence_pb2.CancelSequenceRequest(handle=handle), timeout=60)
+    assert door.await_ended(keys[1]).reason == states_pb2.FINISH_REASON_CANCELLED
+    world.check_all_free()
+
+
+def test_at_its_deadline_a_search_ends_with_the_best_that_there_is(model: Path, world: EngineWorld) -> None:
+    world.start_engine(model, "--blocks", "200", faulty=True, SLOW="0.02")
+    door = world.door()
+    door.describe()
+    search = Search(random_ids(33, 9), 500, deadline=time.time() + 2)
+    (key,) = door.start(search.start)
+    assert door.await_ended(key).reason == states_pb2.FINISH_REASON_DEADLINE
+    found = search.found(door)
+    assert len(found) == WIDTH
+    assert len({tuple(ids) for ids, _ in found}) == WIDTH
+    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+    world.check_all_free()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"width": 17}, "outputs is 17; a beam search has at most 16 beams"),
+        ({"length_penalty": 5.0}, "beams.length_penalty is 5.0; it must lie in -4..4"),
+        ({"length_penalty": float("nan")}, "beams.length_penalty is nan"),
+        ({"end_ids": list(range(125))}, "are 129 together; a beam search takes at most 128"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_by_name(
+    model: Path, world: EngineWorld, change: dict[str, Any], text: str
+) -> None:
+    world.start_engine(model, "--blocks", "200")
+    door = world.door()
+    search = Search(random_ids(5), 10, **change)
+    (key,) = door.start(search.start)
+    assert text in door.await_refused(key).detail
