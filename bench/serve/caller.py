@@ -67,8 +67,8 @@ class Caller:
         try:
             async for response in call:
                 self._take(record, response.event)
-            if not record.failure and not record.finished:
-                record.fail("no_end", "the stream ended before its output did")
+            if not record.failure and record.finished < max(request.sampling.n, 1):
+                record.fail("no_end", "the stream ended before its outputs did")
         except grpc.aio.AioRpcError as error:
             failure = from_call(error, self._address)
             record.fail(failure.reason.removeprefix("ERROR_REASON_").lower() or failure.code.name.lower(), str(failure))

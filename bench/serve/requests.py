@@ -69,11 +69,6 @@ def check(requests: Iterable[Request], max_length: int) -> None:
     """Refuse what this client cannot say or the server can never answer, before anything is sent. Raises WorkloadError."""
     for place, request in enumerate(requests):
         unknown = request.parameters.keys() - PARAMETERS - {"prompt"}
-        if unknown == {"n"}:
-            raise WorkloadError(
-                f"request {place} asks for {request.outputs} outputs of its prompt (n): the inference service has no such "
-                "parameter yet"
-            )
         if unknown:
             raise WorkloadError(f"request {place}: there is no parameter {min(unknown)!r}")
         needed = request.prompt_tokens + request.max_tokens

@@ -1,14 +1,16 @@
 """Attaching to a request that exists: what is past comes from the ledger or the manager's archive, then it is followed."""
 
 import asyncio
+from collections.abc import Sequence as List
 
 from executor.frontend.door import Door
 from executor.frontend.errors import NotServing, OutOfRange
-from executor.frontend.finding import Place, find, pools, unknown
+from executor.frontend.finding import Place, find, look_up
 from executor.frontend.generation import Generation
 from executor.frontend.hanging_up import hang_up, release
 from executor.frontend.models import Model
 from executor.frontend.sequence import End, Sequence
+from executor.outputs import count_of, uuid_of
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.engine.v1 import request_pb2
 from pagehold.inference.v1 import generation_pb2
@@ -23,85 +25,138 @@ async def attach(door: Door, request: generation_pb2.AttachRequest) -> Generatio
     await door.models.known()
     place = await find(door, request)
     for _ in range(ATTEMPTS):
-        pool, found = await _look_up(door, place)
-        if found.WhichOneof("found") == "finished":
-            sequence = _finished(pool, found.finished)
-            model = await _check(door, sequence, request)
-            return Generation(door, sequence, model, from_token=request.from_token)
-        live = _live(door, pool, found.live)
-        generation = None if live is None else await _follow(door, live, request)
+        sequences = await _outputs(door, place)
+        generation = None if sequences is None else await _follow(door, sequences, request)
         if generation is not None:
             return generation
     raise NotServing("the request changed hands whenever it was looked at")
 
 
-async def _look_up(door: Door, place: Place) -> tuple[str, sequence_pb2.LookupSequenceResponse]:
-    for pool in [place.pool] if place.pool is not None else pools(door):
-        found = await door.manager.look_up(pool, uuid=place.uuid)
-        if found is not None:
-            return pool, found
-    raise unknown(place)
+async def _outputs(door: Door, place: Place) -> list[Sequence] | None:
+    """All outputs of a request as they are now; None: one has changed hands just then. Raises NotFound."""
+    pool, found = await look_up(door, place)
+    first = _sequence(door, pool, found)
+    if first is None:
+        return None
+    sequences = [first]
+    for output in range(1, count_of(first.request)):
+        other = await _other(door, first, output)
+        if other is None:
+            _let_go(door, sequences)
+            return None
+        sequences.append(other)
+    return sequences
 
 
-async def _check(door: Door, sequence: Sequence, request: generation_pb2.AttachRequest) -> Model:
-    tokens = sequence.output_tokens if sequence.end is None else max(sequence.end.tokens - sequence.prompt_tokens, 0)
+async def _other(door: Door, first: Sequence, output: int) -> Sequence | None:
+    """Another output of a request. One that nobody knows will be forked yet, or ended with the first before it was."""
+    uuid = uuid_of(first.uuid, output)
+    found = await door.manager.look_up(first.pool, uuid=uuid)
+    if found is not None:
+        return _sequence(door, first.pool, found, first)
+    known = door.engines.find(uuid)
+    if known is not None and not known.is_over:
+        return known
+    sequence = Sequence.other_output(first, output)
+    link = door.engines.link_of(first)
+    if not sequence.go_with_first() and link is not None:
+        link.add(sequence)
+    return sequence
+
+
+async def _check(door: Door, sequences: List[Sequence], request: generation_pb2.AttachRequest) -> Model:
+    tokens = max(
+        one.output_tokens if one.end is None else max(one.end.tokens - one.prompt_tokens, 0) for one in sequences
+    )
     if request.from_token > tokens:
         raise OutOfRange(request.from_token, tokens)
-    return await door.models.find(sequence.request.model)
+    return await door.models.find(sequences[0].request.model)
 
 
-async def _follow(door: Door, sequence: Sequence, request: generation_pb2.AttachRequest) -> Generation | None:
-    """Deliver a sequence that lives; None: it has ended meanwhile.
+async def _follow(door: Door, sequences: list[Sequence], request: generation_pb2.AttachRequest) -> Generation | None:
+    """Deliver sequences; None: one of those that lived has ended meanwhile.
 
-    The number is taken last, when nothing can be wrong any more: from then on nobody else's hang-up counts.
+    The numbers are taken last, when nothing can be wrong any more: from then on nobody else's hang-up counts.
     """
-    detached = request.detached if request.HasField("detached") else sequence.request.detached
+    detached = request.detached if request.HasField("detached") else sequences[0].request.detached
     generation = None
-    # Held meanwhile: an earlier delivery that ends just now must not let go of it, or this one would hear nothing more.
-    sequence.deliveries += 1
+    # Held meanwhile: an earlier delivery that ends just now must not let go of them, or this one would hear nothing more.
+    for sequence in sequences:
+        sequence.deliveries += 1
     try:
-        model = await _check(door, sequence, request)
-        attachment = await _take_number(door, sequence, detached)
-        if attachment:
+        model = await _check(door, sequences, request)
+        attachments = await _take_numbers(door, sequences, detached)
+        if attachments is not None:
             generation = Generation(
-                door, sequence, model, attachment=attachment, detached=detached, from_token=request.from_token
+                door, sequences, model, attachments=attachments, detached=detached, from_token=request.from_token
             )
     finally:
-        sequence.deliveries -= 1
+        for sequence in sequences:
+            sequence.deliveries -= 1
         if generation is None:
-            release(door, sequence)
+            _let_go(door, sequences)
     return generation
 
 
-async def _take_number(door: Door, sequence: Sequence, detached: bool) -> int:
-    """The number of this attachment; 0: the sequence has ended."""
-    taking = asyncio.ensure_future(door.manager.attach(sequence.pool, sequence.uuid))
-    try:
-        found = await asyncio.shield(taking)
-    except asyncio.CancelledError:
-        if not detached:
-            door.in_background(_hang_up_once_taken(door, sequence, taking))
-        raise
-    return 0 if found is None else found.attachment
+def _let_go(door: Door, sequences: List[Sequence]) -> None:
+    for sequence in sequences:
+        release(door, sequence)
+
+
+async def _take_numbers(door: Door, sequences: List[Sequence], detached: bool) -> list[int] | None:
+    """The numbers of this attachment, 0 for what has ended or is not there yet; None: one has ended meanwhile.
+
+    One after the other, so that of two who attach at once the later one is so for all outputs.
+    """
+    numbers: list[int] = []
+    for sequence in sequences:
+        if sequence.is_over:
+            numbers.append(0)
+            continue
+        taking = asyncio.ensure_future(door.manager.attach(sequence.pool, sequence.uuid))
+        try:
+            found = await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            if not detached:
+                door.in_background(_hang_up_once_taken(door, sequences, numbers, taking))
+            raise
+        number = 0 if found is None else found.attachment
+        if not number and (sequence.accepted or sequence.first is None):
+            return None
+        numbers.append(number)
+    return numbers
 
 
 async def _hang_up_once_taken(
-    door: Door, sequence: Sequence, taking: "asyncio.Future[sequence_pb2.AttachSequenceResponse | None]"
+    door: Door,
+    sequences: List[Sequence],
+    numbers: List[int],
+    taking: "asyncio.Future[sequence_pb2.AttachSequenceResponse | None]",
 ) -> None:
-    """A client went while its number was being taken: whatever number that is, under it the client has hung up."""
+    """A client went while numbers were being taken: whatever they are, under them the client has hung up."""
     found = await taking
-    if found is not None and found.attachment:
-        await hang_up(door, sequence, found.attachment)
+    taken = [*numbers, 0 if found is None else found.attachment]
+    for sequence, number in zip(sequences, taken, strict=False):
+        if number:
+            await hang_up(door, sequence, number)
 
 
-def _finished(pool: str, finished: sequence_pb2.FinishedSequence) -> Sequence:
+def _sequence(
+    door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse, first: Sequence | None = None
+) -> Sequence | None:
+    if found.WhichOneof("found") == "finished":
+        return _finished(pool, found.finished, first)
+    return _live(door, pool, found.live, first)
+
+
+def _finished(pool: str, finished: sequence_pb2.FinishedSequence, first: Sequence | None) -> Sequence:
     request = request_pb2.Request.FromString(finished.request)
-    sequence = Sequence(finished.uuid, pool, request, finished.prompt)
+    sequence = Sequence(finished.uuid, pool, request, finished.prompt, first=first)
     sequence.finish(End.of(finished))
     return sequence
 
 
-def _live(door: Door, pool: str, live: sequence_pb2.LiveSequence) -> Sequence | None:
+def _live(door: Door, pool: str, live: sequence_pb2.LiveSequence, first: Sequence | None) -> Sequence | None:
     """The sequence as it is known here, or from its row in the ledger; None: the row is another's by now."""
     owner = door.engines.link(live.executor)
     # On whichever link: it may not have been moved to its new owner's yet, and two of it would take each other's news.
@@ -114,7 +169,7 @@ def _live(door: Door, pool: str, live: sequence_pb2.LiveSequence) -> Sequence | 
     if row is None or row.uuid != live.uuid:
         return None
     request = request_pb2.Request.FromString(row.request)
-    sequence = Sequence(live.uuid, pool, request, row.prompt, handle=live.handle, accepted=True)
+    sequence = Sequence(live.uuid, pool, request, row.prompt, handle=live.handle, accepted=True, first=first)
     sequence.tokens = row.count
     link = owner or next(iter(door.engines), None)
     if link is None:

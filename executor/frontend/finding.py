@@ -8,6 +8,7 @@ from executor.frontend.door import Door
 from executor.frontend.errors import InvalidRequest, NotFound
 from executor.frontend.parameters import caller_digest
 from executor.frontend.validation import Findings, check_request_id
+from pagehold.blockmgr.v1 import sequence_pb2
 
 MOST_WORK = 10_000
 """Requests of an engine that are looked through for one that was not accepted yet."""
@@ -61,6 +62,15 @@ async def _find_name(door: Door, name: str) -> Place:
 def pools(door: Door) -> list[str]:
     """Names of the pools that engines work in."""
     return sorted({model.pool.name for model in door.models.all})
+
+
+async def look_up(door: Door, place: Place) -> tuple[str, sequence_pb2.LookupSequenceResponse]:
+    """The pool that a request is in, and what the manager knows of it. Raises NotFound."""
+    for pool in [place.pool] if place.pool is not None else pools(door):
+        found = await door.manager.look_up(pool, uuid=place.uuid)
+        if found is not None:
+            return pool, found
+    raise unknown(place)
 
 
 def unknown(place: Place) -> NotFound:

@@ -23,7 +23,8 @@ def release(door: Door, sequence: Sequence) -> None:
 async def hang_up(door: Door, sequence: Sequence, attachment: int) -> None:
     """Nobody waits for it here any more: it ends, unless somebody attached after the attachment of that number."""
     link = door.engines.link_of(sequence)
-    if not sequence.accepted and link is not None:
+    if not sequence.accepted and link is not None and sequence.first is None:
+        # Of several outputs the first one takes those with it that are not forked yet.
         link.cancel(sequence.uuid)
         link.drop(sequence)
         door.registry.remove(sequence)
@@ -37,12 +38,14 @@ async def hang_up(door: Door, sequence: Sequence, attachment: int) -> None:
 
 async def go_on_alone(door: Door, sequence: Sequence) -> None:
     """A client is gone that wants its generation to go on: see to it until it is accepted."""
-    news = asyncio.Event()
-    sequence.listeners.add(news)
-    while not (sequence.accepted or sequence.is_over):
+    news, first = asyncio.Event(), sequence.first or sequence
+    for one in (sequence, first):
+        one.listeners.add(news)
+    while not (sequence.accepted or sequence.is_over or first.is_over):
         news.clear()
         await news.wait()
-    sequence.listeners.discard(news)
+    for one in (sequence, first):
+        one.listeners.discard(news)
     release(door, sequence)
 
 

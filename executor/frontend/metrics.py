@@ -15,7 +15,7 @@ class DoorMetrics:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "pagehold_door_requests",
-            "Generations and deliveries that ended, by reason: an EndReason, hung_up, or the ErrorReason of a failure",
+            "Outputs that ended, by EndReason; generations that were hung_up, or failed, by ErrorReason",
             ["reason"],
             registry=self.registry,
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from executor.frontend.errors import InvalidRequest
 from executor.frontend.wire import written
+from executor.outputs import MOST_OUTPUTS, UUID_BYTES, count_of, output_of, seed_of
 from pagehold.engine.v1 import description_pb2, request_pb2
 from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
 
@@ -62,6 +63,7 @@ def settle(
         arrived=arrived,
         ignore_eos=request.stopping.ignore_eos,
         stop_token_ids=request.stopping.stop_token_ids,
+        outputs=request.sampling.n,
     )
     if request.HasField("time_budget"):
         settled.parameters.deadline = arrived + request.time_budget
@@ -92,8 +94,10 @@ def _parameters(
 
 
 def check_size(settled: request_pb2.Request, limit: int) -> bytes:
-    """The request as bytes. Raises InvalidRequest where it is larger than what is kept with a sequence."""
-    data = settled.SerializeToString(deterministic=True)
+    """The request as it is kept with a sequence, as bytes. Raises InvalidRequest where it is larger than what is kept."""
+    # Of several outputs each but the first is kept with something of its own.
+    kept = settled if settled.outputs <= 1 else output_of(settled, bytes(UUID_BYTES), MOST_OUTPUTS - 1)
+    data = kept.SerializeToString(deterministic=True)
     if len(data) > limit:
         text = f"and everything else of the request take {len(data)} bytes, but {limit} are kept with a sequence"
         raise InvalidRequest.of("stopping.stop", text)
@@ -109,7 +113,13 @@ def sampling_of(settled: request_pb2.Request) -> parameters_pb2.SamplingParamete
         top_p=parameters.top_p,
         min_p=parameters.min_p,
         seed=parameters.seed,
+        n=count_of(settled),
     )
+
+
+def seeds_of(settled: request_pb2.Request) -> list[int]:
+    """The seed of each output."""
+    return [seed_of(settled.parameters.seed, output) for output in range(count_of(settled))]
 
 
 def stopping_of(settled: request_pb2.Request) -> parameters_pb2.StoppingParameters:

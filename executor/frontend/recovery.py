@@ -89,7 +89,9 @@ class Recovery:
 
     def _unknown(self, link: EngineLink, sequence: Sequence) -> None:
         """The manager does not know it, so it was never accepted, or is no longer kept."""
-        if sequence.accepted:
+        if sequence.first is not None and not sequence.accepted:
+            self._go_with_first(link, sequence, sequence.first)
+        elif sequence.accepted:
             link.drop(sequence)
             sequence.fail(GenerationLost(sequence.output_tokens))
         elif sequence.disowned and link.connected:
@@ -98,6 +100,15 @@ class Recovery:
             sequence.fail(AlreadyExists(f"request_id {name!r} is taken by a request in flight, or one that just ended"))
         elif not link.connected and (other := self._another(link, sequence)) is not None:
             self._move(link, other, sequence)
+
+    def _go_with_first(self, link: EngineLink, sequence: Sequence, first: Sequence) -> None:
+        """It is not forked yet: it is heard of where the first output of its request is, and ends with it."""
+        to = self._engines.link_of(first)
+        if sequence.go_with_first():
+            link.drop(sequence)
+        elif to is not None and first.unsure_since is None:
+            sequence.disowned, sequence.unsure_since = False, None
+            self._move(link, to, sequence)
 
     def _another(self, link: EngineLink, sequence: Sequence) -> EngineLink | None:
         """Another engine that can start what this one never accepted; if it did unheard, the manager will say so."""

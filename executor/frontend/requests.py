@@ -8,6 +8,7 @@ from executor.frontend.endings import END_REASONS
 from executor.frontend.errors import InvalidRequest
 from executor.frontend.finding import MOST_WORK, Place, find, pools, unknown
 from executor.frontend.sequence import Sequence
+from executor.outputs import count_of, uuid_of, uuids_of
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
 from pagehold.engine.v1 import description_pb2, request_pb2
@@ -22,18 +23,35 @@ Summary = requests_pb2.RequestSummary
 
 
 async def cancel(door: Door, request: requests_pb2.CancelRequest) -> requests_pb2.CancelResponse:
-    """End a request, wherever it is. Raises NotFound."""
+    """End a request with all its outputs, wherever it is. Raises NotFound."""
     await door.models.known()
     place = await find(door, request)
     for pool in [place.pool] if place.pool is not None else pools(door):
-        asked = await door.manager.cancel(pool, place.uuid)
-        if asked is not None:
-            return requests_pb2.CancelResponse(cancelled=asked)
+        asked = [await door.manager.cancel(pool, uuid) for uuid in await _outputs(door, pool, place.uuid)]
+        if asked != [None] * len(asked):
+            return requests_pb2.CancelResponse(cancelled=any(asked))
     if await _cancel_waiting(door, place):
         return requests_pb2.CancelResponse(cancelled=True)
     if await _finished(door, place) is None:
         raise unknown(place)
     return requests_pb2.CancelResponse(cancelled=False)
+
+
+async def _outputs(door: Door, pool: str, uuid: bytes) -> list[bytes]:
+    """UUIDs of all outputs of a request, as far as is known that it has several."""
+    own = door.registry.find(uuid)
+    if own is not None:
+        return uuids_of(uuid, own.request)
+    found = await door.manager.look_up(pool, uuid=uuid)
+    return [uuid] if found is None else uuids_of(uuid, _request_of(door, pool, found))
+
+
+def _request_of(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> request_pb2.Request:
+    """What is kept with a sequence; empty where its row is another's by now."""
+    if found.WhichOneof("found") == "finished":
+        return request_pb2.Request.FromString(found.finished.request)
+    row = door.ledgers.row(pool, found.live.handle)
+    return request_pb2.Request() if row is None else request_pb2.Request.FromString(row.request)
 
 
 async def _cancel_waiting(door: Door, place: Place) -> bool:
@@ -57,15 +75,38 @@ async def get(door: Door, request: requests_pb2.GetRequestRequest) -> requests_p
     place = await find(door, request)
     for pool in [place.pool] if place.pool is not None else pools(door):
         found = await door.manager.look_up(pool, uuid=place.uuid)
-        if found is not None and found.WhichOneof("found") == "live":
-            return requests_pb2.GetRequestResponse(request=_of_live(door, pool, found.live))
         if found is not None:
-            return requests_pb2.GetRequestResponse(request=_of_finished(found.finished))
+            return requests_pb2.GetRequestResponse(request=await _of_all_outputs(door, pool, found))
     own = door.registry.find(place.uuid)
     summary = _of_sequence(own) if own is not None else await _waiting(door, place)
     if summary is None:
         raise unknown(place)
     return requests_pb2.GetRequestResponse(request=summary)
+
+
+async def _of_all_outputs(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> Summary:
+    """A request as its outputs stand: it goes on as long as one of them does."""
+    request = _request_of(door, pool, found)
+    first = _of_output(found, request)
+    for output in range(1, count_of(request)):
+        other = await door.manager.look_up(pool, uuid=uuid_of(_uuid_of(found), output))
+        if other is not None:
+            _add_output(first, _of_output(other, request))
+    return first
+
+
+def _add_output(summary: Summary, other: Summary) -> None:
+    summary.output_tokens += other.output_tokens
+    if other.state != requests_pb2.REQUEST_STATE_FINISHED:
+        summary.state = other.state
+        summary.reason = generation_pb2.END_REASON_UNSPECIFIED
+        summary.ClearField("finished")
+    elif summary.HasField("finished"):
+        summary.finished = max(summary.finished, other.finished)
+
+
+def _uuid_of(found: sequence_pb2.LookupSequenceResponse) -> bytes:
+    return found.finished.uuid if found.WhichOneof("found") == "finished" else found.live.uuid
 
 
 async def list_all(door: Door, request: requests_pb2.ListRequestsRequest) -> requests_pb2.ListRequestsResponse:
@@ -106,9 +147,12 @@ async def _waiting(door: Door, place: Place) -> Summary | None:
     return None
 
 
-def _of_live(door: Door, pool: str, live: sequence_pb2.LiveSequence) -> Summary:
-    row = door.ledgers.row(pool, live.handle)
-    request = request_pb2.Request.FromString(row.request) if row is not None else request_pb2.Request()
+def _of_output(found: sequence_pb2.LookupSequenceResponse, request: request_pb2.Request) -> Summary:
+    is_live = found.WhichOneof("found") == "live"
+    return _of_live(found.live, request) if is_live else _of_finished(found.finished, request)
+
+
+def _of_live(live: sequence_pb2.LiveSequence, request: request_pb2.Request) -> Summary:
     orphaned = live.state == states_pb2.SEQUENCE_STATE_ORPHANED
     return Summary(
         id=str(uuid.UUID(bytes=live.uuid)),
@@ -120,8 +164,7 @@ def _of_live(door: Door, pool: str, live: sequence_pb2.LiveSequence) -> Summary:
     )
 
 
-def _of_finished(finished: sequence_pb2.FinishedSequence) -> Summary:
-    request = request_pb2.Request.FromString(finished.request)
+def _of_finished(finished: sequence_pb2.FinishedSequence, request: request_pb2.Request) -> Summary:
     return Summary(
         id=str(uuid.UUID(bytes=finished.uuid)),
         request_id=request.request_id or None,

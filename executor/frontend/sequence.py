@@ -6,6 +6,8 @@ from collections.abc import Sequence as List
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from executor.frontend.errors import GenerationLost
+from executor.outputs import output_of, root_of, uuid_of
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
 from pagehold.engine.v1 import request_pb2, submit_pb2
@@ -62,14 +64,22 @@ class Sequence:
     """When its engine was lost or did not know it, on the monotonic clock. None: all is well."""
     disowned: bool = False
     """Its engine says that it was accepted elsewhere or has ended: the manager has to be asked."""
+    first: "Sequence | None" = None
+    """The first output of its request, from which it is forked. None: it is the first."""
     deliveries: int = 0
     """How many deliver it."""
     listeners: set[asyncio.Event] = field(default_factory=set)
 
+    @classmethod
+    def other_output(cls, first: "Sequence", output: int) -> "Sequence":
+        """Another output of a request, which is there once it is forked from the first one."""
+        request = output_of(first.request, first.uuid, output)
+        return cls(uuid_of(first.uuid, output), first.pool, request, first.prompt_tokens, first=first)
+
     @property
     def id(self) -> str:
         """The server's id of the request, as callers and logs know it."""
-        return str(UUID(bytes=self.uuid))
+        return str(UUID(bytes=root_of(self.request, self.uuid)))
 
     @property
     def is_over(self) -> bool:
@@ -80,6 +90,23 @@ class Sequence:
     def output_tokens(self) -> int:
         """Tokens of output recorded, as far as was told."""
         return max(self.tokens - self.prompt_tokens, 0)
+
+    def go_with_first(self) -> bool:
+        """Nobody knows it to be there: if the first output has ended, it will never be forked. Returns whether it has."""
+        first = self.first
+        if first is None or self.accepted or not first.is_over:
+            return False
+        if first.failure is not None:
+            self.fail(first.failure)
+        elif first.end is None:
+            self.refused = first.refused
+            self.wake()
+        elif first.end.tokens > first.prompt_tokens:
+            # It was forked before the first output got a token; what became of it nobody knows any more.
+            self.fail(GenerationLost(0))
+        else:
+            self.finish(End(first.end.reason, self.prompt_tokens, self.prompt_tokens, (), first.end.error_id))
+        return True
 
     def wake(self) -> None:
         """Tell whoever delivers it that something is new."""

@@ -16,8 +16,8 @@ from executor.frontend.delivery import deliver
 from executor.frontend.door import Door
 from executor.frontend.engines import pool_of
 from executor.frontend.errors import InvalidRequest, NotRead
-from executor.frontend.generation import Event
 from executor.frontend.models import Model
+from executor.frontend.output_stream import Event
 from executor.frontend.parameters import SamplingDefaults
 from executor.frontend.statuses import guarded, reason_of
 from executor.frontend.stopwatch import Arrival

@@ -23,10 +23,10 @@ class Arrival:
 class Stopwatch:
     """Runs from a request's arrival, and tells the metrics. Of a request that was accepted before, it runs from now on."""
 
-    def __init__(self, metrics: DoorMetrics, arrived: Arrival | None) -> None:
-        """``arrived`` None: somebody attaches."""
+    def __init__(self, metrics: DoorMetrics, arrived: Arrival | None, first: bool = True) -> None:
+        """``arrived`` None: somebody attaches. ``first``: of the first output, which tells what concerns all of them."""
         self._metrics = metrics
-        self._is_new = arrived is not None
+        self._is_new = arrived is not None and first
         self._arrived = (arrived or Arrival.now()).clock
         self._queued: float | None = None
         self._first: float | None = None

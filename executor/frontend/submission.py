@@ -15,6 +15,7 @@ from executor.frontend.prompts import tokens_of
 from executor.frontend.sequence import Sequence
 from executor.frontend.stopwatch import Arrival
 from executor.frontend.wire import written
+from executor.outputs import count_of
 from pagehold.engine.v1 import request_pb2, submit_pb2
 from pagehold.inference.v1 import generation_pb2
 
@@ -74,16 +75,30 @@ def _send(door: Door, model: Model, prepared: Prepared, arrived: Arrival) -> Gen
     if door.is_leaving:
         raise NotServing("this front door stops")
     link = choose_engine(door, model.name)
-    sequence = Sequence(
+    outputs = count_of(prepared.request)
+    _check_outputs(outputs, link)
+    first = Sequence(
         uuid=prepared.uuid,
         pool=pool_of(link) or model.pool.name,
         request=prepared.request,
         prompt_tokens=prepared.prompt_tokens,
         start=prepared.start,
     )
-    door.registry.add(sequence, prepared.body)
-    link.add(sequence)
-    return Generation(door, sequence, model, arrived=arrived, detached=prepared.request.detached)
+    door.registry.add(first, prepared.body)
+    sequences = [first, *(Sequence.other_output(first, output) for output in range(1, outputs))]
+    # The first one first: it is what the engine knows the others by.
+    for sequence in sequences:
+        link.add(sequence)
+    return Generation(door, sequences, model, arrived=arrived, detached=prepared.request.detached)
+
+
+def _check_outputs(outputs: int, link: EngineLink) -> None:
+    """Outputs of one request are computed side by side. Raises InvalidRequest for more than that."""
+    most = link.description.max_running if link.description is not None else outputs
+    if outputs > most:
+        raise InvalidRequest.of(
+            "sampling.n", f"is {outputs}, but must lie in 1..{most}, as many as the engine computes at once"
+        )
 
 
 def choose_engine(door: Door, model: str) -> EngineLink:

@@ -7,6 +7,7 @@ from typing import Any
 
 from executor.frontend.errors import InvalidRequest, Violation
 from executor.frontend.wire import pieces
+from executor.outputs import MOST_OUTPUTS
 from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
 
 LONGEST_REQUEST_ID = 128
@@ -147,6 +148,7 @@ def _check_sampling(found: Findings, sampling: parameters_pb2.SamplingParameters
     number(found, sampling, "top_k", lambda value: value >= -1, "must be at least -1; -1 and 0 keep all")
     number(found, sampling, "top_p", lambda value: 0 < value <= 1, "must be above 0 and at most 1")
     number(found, sampling, "min_p", lambda value: 0 <= value <= 1, "must lie in 0..1")
+    number(found, sampling, "n", lambda value: 1 <= value <= MOST_OUTPUTS, f"must lie in 1..{MOST_OUTPUTS}")
 
 
 def number(found: Findings, message: Any, name: str, right: Any, limit: str, group: str = "sampling") -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from bench.serve.requests import check, read_requests, requests_of
 from bench.serve.workloads import WORKLOADS, Request, WorkloadError, limited
+from pagehold.client.parameters import generate_request
 
 VOCABULARY = 500
 
@@ -56,9 +57,10 @@ def test_limits_cut_requests_and_outputs() -> None:
     assert [one.prompt_tokens for one in cut] == [one.prompt_tokens for one in made("seed")[:3]]
 
 
-def test_several_outputs_of_a_prompt_are_refused_while_the_service_has_none() -> None:
-    with pytest.raises(WorkloadError, match="8 outputs of its prompt"):
-        check(made("sampling"), 4096)
+def test_several_outputs_of_a_prompt_are_asked_for_as_the_client_does() -> None:
+    requests = made("sampling")
+    check(requests, 4096)
+    assert {one.outputs for one in requests} == {generate_request(one.parameters).sampling.n for one in requests} == {8}
 
 
 def test_what_the_context_cannot_hold_is_refused_with_both_numbers() -> None:

@@ -48,7 +48,7 @@ def test_who_attaches_goes_on_hearing_of_a_sequence_that_an_earlier_caller_lets_
         sequence = Sequence(bytes(16), "default", request_pb2.Request(), 3, handle=7, accepted=True)
         followed.add(sequence)
         request = generation_pb2.AttachRequest()
-        attaching = asyncio.ensure_future(attachment._follow(cast(Door, door), sequence, request))
+        attaching = asyncio.ensure_future(attachment._follow(cast(Door, door), [sequence], request))
         await manager.asked.wait()
         release(cast(Door, door), sequence)
         kept = set(followed)

@@ -66,6 +66,7 @@ def started_of(message: generation_pb2.Started) -> Started:
         stopping=_stopping_of(message.stopping),
         cache=_cache_of(message.cache),
         priority=message.priority,
+        seeds=tuple(message.seeds),
     )
 
 

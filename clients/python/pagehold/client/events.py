@@ -3,7 +3,7 @@
 Data only. Tokens are counted, times are in seconds. The names are those of ``pagehold.inference.v1``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -31,6 +31,7 @@ class SamplingParameters:
     top_p: float | None = None
     min_p: float | None = None
     seed: int | None = None
+    n: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class Started:
     stopping: StoppingParameters
     cache: CacheParameters
     priority: int
+    seeds: tuple[int, ...] = ()
+    """The seed of each output: a request of its own with that seed has the same tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole generation. ``text``, ``ids``, ``reason``, ``usage`` and ``timings`` are those of its first output."""
+    """A whole generation. ``text``, ``ids``, ``reason`` and ``timings`` are those of its first output."""
 
     started: Started
     outputs: tuple[Output, ...]
@@ -166,8 +169,9 @@ class Completion:
 
     @property
     def usage(self) -> Usage:
-        """Tokens, counted."""
-        return self.outputs[0].finished.usage
+        """Tokens, counted: the prompt once, the output tokens of all outputs."""
+        first = self.outputs[0].finished.usage
+        return replace(first, output_tokens=sum(output.finished.usage.output_tokens for output in self.outputs))
 
     @property
     def timings(self) -> Timings:

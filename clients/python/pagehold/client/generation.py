@@ -205,7 +205,7 @@ class Generation:
 
     @property
     def _tokens(self) -> int:
-        return len(self.transcript.ids())
+        return self.transcript.tokens
 
     @property
     def _so_far(self) -> str:

@@ -33,6 +33,8 @@ class Parameters(TypedDict, total=False):
     min_p: float | None
     seed: int | None
     """Same seed, prompt and parameters, same tokens."""
+    n: int | None
+    """Outputs: so many samples of the prompt, each with a seed of its own (``Started.seeds``)."""
     max_tokens: int | None
     min_tokens: int | None
     stop: str | Sequence[str] | None
@@ -67,6 +69,7 @@ _PATHS = {
     "top_p": "sampling.top_p",
     "min_p": "sampling.min_p",
     "seed": "sampling.seed",
+    "n": "sampling.n",
     "max_tokens": "stopping.max_tokens",
     "min_tokens": "stopping.min_tokens",
     "stop": "stopping.stop",

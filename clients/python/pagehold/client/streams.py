@@ -30,13 +30,21 @@ class StreamSoFar:
 
     @property
     def text(self) -> str:
-        """The text so far."""
+        """The text so far, of the first output."""
         return self._generation.transcript.text()
+
+    def text_of(self, output: int) -> str:
+        """The text so far of an output."""
+        return self._generation.transcript.text(output)
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The token ids so far, from the token on that was asked for."""
+        """The token ids so far, of the first output, from the token on that was asked for."""
         return self._generation.transcript.ids()
+
+    def ids_of(self, output: int) -> tuple[int, ...]:
+        """The token ids so far of an output."""
+        return self._generation.transcript.ids(output)
 
     @property
     def reconnections(self) -> int:

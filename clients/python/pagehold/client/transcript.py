@@ -58,8 +58,19 @@ class Transcript:
 
     @property
     def complete(self) -> bool:
-        """Whether every output that was heard of has ended."""
-        return bool(self._outputs) and all(output.finished is not None for output in self._outputs.values())
+        """Whether every output has ended."""
+        ended = [output.finished is not None for output in self._outputs.values()]
+        return all(ended) and len(ended) >= self._expected
+
+    @property
+    def _expected(self) -> int:
+        """How many outputs there are to be."""
+        return (self.started and self.started.sampling.n) or 1
+
+    @property
+    def tokens(self) -> int:
+        """Tokens delivered, of all outputs."""
+        return sum(len(output.ids) for output in self._outputs.values())
 
     def ids(self, output: int = 0) -> tuple[int, ...]:
         """The ids delivered of an output."""

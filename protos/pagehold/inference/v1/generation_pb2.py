@@ -27,7 +27,7 @@ from pagehold.inference.v1 import parameters_pb2 as pagehold_dot_inference_dot_v
 from pagehold.inference.v1 import prompt_pb2 as pagehold_dot_inference_dot_v1_dot_prompt__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&pagehold/inference/v1/generation.proto\x12\x15pagehold.inference.v1\x1a\x1fpagehold/common/v1/errors.proto\x1a&pagehold/inference/v1/parameters.proto\x1a\"pagehold/inference/v1/prompt.proto\"\xa9\x03\n\x0fGenerateRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nrequest_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12-\n\x06prompt\x18\x03 \x01(\x0b\x32\x1d.pagehold.inference.v1.Prompt\x12;\n\x08sampling\x18\x04 \x01(\x0b\x32).pagehold.inference.v1.SamplingParameters\x12;\n\x08stopping\x18\x05 \x01(\x0b\x32).pagehold.inference.v1.StoppingParameters\x12\x35\n\x05\x63\x61\x63he\x18\x06 \x01(\x0b\x32&.pagehold.inference.v1.CacheParameters\x12\x15\n\x08priority\x18\x07 \x01(\x11H\x02\x88\x01\x01\x12\x15\n\x08\x64\x65tached\x18\x08 \x01(\x08H\x03\x88\x01\x01\x12\x18\n\x0btime_budget\x18\t \x01(\x01H\x04\x88\x01\x01\x42\x08\n\x06_modelB\r\n\x0b_request_idB\x0b\n\t_priorityB\x0b\n\t_detachedB\x0e\n\x0c_time_budget\"I\n\x10GenerateResponse\x12\x35\n\x05\x65vent\x18\x01 \x01(\x0b\x32&.pagehold.inference.v1.GenerationEvent\"P\n\x14\x42\x61tchGenerateRequest\x12\x38\n\x08requests\x18\x01 \x03(\x0b\x32&.pagehold.inference.v1.GenerateRequest\"\xa0\x01\n\x15\x42\x61tchGenerateResponse\x12\x0c\n\x04item\x18\x01 \x01(\r\x12\x37\n\x05\x65vent\x18\x02 \x01(\x0b\x32&.pagehold.inference.v1.GenerationEventH\x00\x12\x35\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\".pagehold.inference.v1.ItemFailureH\x00\x42\t\n\x07\x63ontent\"\xd2\x01\n\x0bItemFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12/\n\x06reason\x18\x02 \x01(\x0e\x32\x1f.pagehold.common.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x42\n\x08metadata\x18\x04 \x03(\x0b\x32\x30.pagehold.inference.v1.ItemFailure.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x86\x01\n\rAttachRequest\x12\x0c\n\x02id\x18\x01 \x01(\tH\x00\x12\x14\n\nrequest_id\x18\x02 \x01(\tH\x00\x12\x17\n\nfrom_token\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x15\n\x08\x64\x65tached\x18\x04 \x01(\x08H\x02\x88\x01\x01\x42\x05\n\x03keyB\r\n\x0b_from_tokenB\x0b\n\t_detached\"G\n\x0e\x41ttachResponse\x12\x35\n\x05\x65vent\x18\x01 \x01(\x0b\x32&.pagehold.inference.v1.GenerationEvent\"\xe8\x01\n\x0fGenerationEvent\x12\x31\n\x07started\x18\x01 \x01(\x0b\x32\x1e.pagehold.inference.v1.StartedH\x00\x12\x33\n\x08progress\x18\x02 \x01(\x0b\x32\x1f.pagehold.inference.v1.ProgressH\x00\x12-\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1c.pagehold.inference.v1.DeltaH\x00\x12\x33\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1f.pagehold.inference.v1.FinishedH\x00\x42\t\n\x07\x63ontent\"\xbd\x02\n\x07Started\x12\n\n\x02id\x18\x01 \x01(\t\x12\x17\n\nrequest_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05model\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\x15\n\rcached_tokens\x18\x05 \x01(\r\x12;\n\x08sampling\x18\x06 \x01(\x0b\x32).pagehold.inference.v1.SamplingParameters\x12;\n\x08stopping\x18\x07 \x01(\x0b\x32).pagehold.inference.v1.StoppingParameters\x12\x35\n\x05\x63\x61\x63he\x18\x08 \x01(\x0b\x32&.pagehold.inference.v1.CacheParameters\x12\x10\n\x08priority\x18\t \x01(\x11\x42\r\n\x0b_request_id\":\n\x08Progress\x12\x17\n\x0f\x63omputed_tokens\x18\x01 \x01(\r\x12\x15\n\rprompt_tokens\x18\x02 \x01(\r\"W\n\x05\x44\x65lta\x12\x13\n\x06output\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x0b\x66irst_token\x18\x02 \x01(\r\x12\x0b\n\x03ids\x18\x03 \x03(\r\x12\x0c\n\x04text\x18\x04 \x01(\tB\t\n\x07_output\"\xf1\x01\n\x08\x46inished\x12\x13\n\x06output\x18\x01 \x01(\rH\x01\x88\x01\x01\x12\x30\n\x06reason\x18\x02 \x01(\x0e\x32 .pagehold.inference.v1.EndReason\x12\x0e\n\x04stop\x18\x03 \x01(\tH\x00\x12\x17\n\rstop_token_id\x18\x04 \x01(\rH\x00\x12+\n\x05usage\x18\x05 \x01(\x0b\x32\x1c.pagehold.inference.v1.Usage\x12/\n\x07timings\x18\x06 \x01(\x0b\x32\x1e.pagehold.inference.v1.TimingsB\x0c\n\nstopped_atB\t\n\x07_output\"L\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\x12\x15\n\routput_tokens\x18\x03 \x01(\r\"R\n\x07Timings\x12\x0e\n\x06queued\x18\x01 \x01(\x01\x12\x18\n\x0b\x66irst_token\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05total\x18\x03 \x01(\x01\x42\x0e\n\x0c_first_token*\x86\x01\n\tEndReason\x12\x1a\n\x16\x45ND_REASON_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x45ND_REASON_STOP\x10\x01\x12\x15\n\x11\x45ND_REASON_LENGTH\x10\x02\x12\x18\n\x14\x45ND_REASON_CANCELLED\x10\x03\x12\x17\n\x13\x45ND_REASON_DEADLINE\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&pagehold/inference/v1/generation.proto\x12\x15pagehold.inference.v1\x1a\x1fpagehold/common/v1/errors.proto\x1a&pagehold/inference/v1/parameters.proto\x1a\"pagehold/inference/v1/prompt.proto\"\x80\x04\n\x0fGenerateRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nrequest_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12-\n\x06prompt\x18\x03 \x01(\x0b\x32\x1d.pagehold.inference.v1.Prompt\x12;\n\x08sampling\x18\x04 \x01(\x0b\x32).pagehold.inference.v1.SamplingParameters\x12;\n\x08stopping\x18\x05 \x01(\x0b\x32).pagehold.inference.v1.StoppingParameters\x12\x35\n\x05\x63\x61\x63he\x18\x06 \x01(\x0b\x32&.pagehold.inference.v1.CacheParameters\x12\x15\n\x08priority\x18\x07 \x01(\x11H\x02\x88\x01\x01\x12\x15\n\x08\x64\x65tached\x18\x08 \x01(\x08H\x03\x88\x01\x01\x12\x18\n\x0btime_budget\x18\t \x01(\x01H\x04\x88\x01\x01\x12\x45\n\x0b\x62\x65\x61m_search\x18\n \x01(\x0b\x32+.pagehold.inference.v1.BeamSearchParametersH\x05\x88\x01\x01\x42\x08\n\x06_modelB\r\n\x0b_request_idB\x0b\n\t_priorityB\x0b\n\t_detachedB\x0e\n\x0c_time_budgetB\x0e\n\x0c_beam_search\"I\n\x10GenerateResponse\x12\x35\n\x05\x65vent\x18\x01 \x01(\x0b\x32&.pagehold.inference.v1.GenerationEvent\"P\n\x14\x42\x61tchGenerateRequest\x12\x38\n\x08requests\x18\x01 \x03(\x0b\x32&.pagehold.inference.v1.GenerateRequest\"\xa0\x01\n\x15\x42\x61tchGenerateResponse\x12\x0c\n\x04item\x18\x01 \x01(\r\x12\x37\n\x05\x65vent\x18\x02 \x01(\x0b\x32&.pagehold.inference.v1.GenerationEventH\x00\x12\x35\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\".pagehold.inference.v1.ItemFailureH\x00\x42\t\n\x07\x63ontent\"\xd2\x01\n\x0bItemFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12/\n\x06reason\x18\x02 \x01(\x0e\x32\x1f.pagehold.common.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x42\n\x08metadata\x18\x04 \x03(\x0b\x32\x30.pagehold.inference.v1.ItemFailure.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x86\x01\n\rAttachRequest\x12\x0c\n\x02id\x18\x01 \x01(\tH\x00\x12\x14\n\nrequest_id\x18\x02 \x01(\tH\x00\x12\x17\n\nfrom_token\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x15\n\x08\x64\x65tached\x18\x04 \x01(\x08H\x02\x88\x01\x01\x42\x05\n\x03keyB\r\n\x0b_from_tokenB\x0b\n\t_detached\"G\n\x0e\x41ttachResponse\x12\x35\n\x05\x65vent\x18\x01 \x01(\x0b\x32&.pagehold.inference.v1.GenerationEvent\"\xe8\x01\n\x0fGenerationEvent\x12\x31\n\x07started\x18\x01 \x01(\x0b\x32\x1e.pagehold.inference.v1.StartedH\x00\x12\x33\n\x08progress\x18\x02 \x01(\x0b\x32\x1f.pagehold.inference.v1.ProgressH\x00\x12-\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1c.pagehold.inference.v1.DeltaH\x00\x12\x33\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1f.pagehold.inference.v1.FinishedH\x00\x42\t\n\x07\x63ontent\"\xa3\x03\n\x07Started\x12\n\n\x02id\x18\x01 \x01(\t\x12\x17\n\nrequest_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05model\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\x15\n\rcached_tokens\x18\x05 \x01(\r\x12;\n\x08sampling\x18\x06 \x01(\x0b\x32).pagehold.inference.v1.SamplingParameters\x12;\n\x08stopping\x18\x07 \x01(\x0b\x32).pagehold.inference.v1.StoppingParameters\x12\x35\n\x05\x63\x61\x63he\x18\x08 \x01(\x0b\x32&.pagehold.inference.v1.CacheParameters\x12\x10\n\x08priority\x18\t \x01(\x11\x12\r\n\x05seeds\x18\n \x03(\x06\x12\x45\n\x0b\x62\x65\x61m_search\x18\x0b \x01(\x0b\x32+.pagehold.inference.v1.BeamSearchParametersH\x01\x88\x01\x01\x42\r\n\x0b_request_idB\x0e\n\x0c_beam_search\"O\n\x08Progress\x12\x17\n\x0f\x63omputed_tokens\x18\x01 \x01(\r\x12\x15\n\rprompt_tokens\x18\x02 \x01(\r\x12\x13\n\x0b\x62\x65\x61m_tokens\x18\x03 \x01(\r\"W\n\x05\x44\x65lta\x12\x13\n\x06output\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x0b\x66irst_token\x18\x02 \x01(\r\x12\x0b\n\x03ids\x18\x03 \x03(\r\x12\x0c\n\x04text\x18\x04 \x01(\tB\t\n\x07_output\"\x8f\x02\n\x08\x46inished\x12\x13\n\x06output\x18\x01 \x01(\rH\x01\x88\x01\x01\x12\x30\n\x06reason\x18\x02 \x01(\x0e\x32 .pagehold.inference.v1.EndReason\x12\x0e\n\x04stop\x18\x03 \x01(\tH\x00\x12\x17\n\rstop_token_id\x18\x04 \x01(\rH\x00\x12+\n\x05usage\x18\x05 \x01(\x0b\x32\x1c.pagehold.inference.v1.Usage\x12/\n\x07timings\x18\x06 \x01(\x0b\x32\x1e.pagehold.inference.v1.Timings\x12\x12\n\x05score\x18\x07 \x01(\x01H\x02\x88\x01\x01\x42\x0c\n\nstopped_atB\t\n\x07_outputB\x08\n\x06_score\"L\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\x12\x15\n\routput_tokens\x18\x03 \x01(\r\"R\n\x07Timings\x12\x0e\n\x06queued\x18\x01 \x01(\x01\x12\x18\n\x0b\x66irst_token\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05total\x18\x03 \x01(\x01\x42\x0e\n\x0c_first_token*\x86\x01\n\tEndReason\x12\x1a\n\x16\x45ND_REASON_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x45ND_REASON_STOP\x10\x01\x12\x15\n\x11\x45ND_REASON_LENGTH\x10\x02\x12\x18\n\x14\x45ND_REASON_CANCELLED\x10\x03\x12\x17\n\x13\x45ND_REASON_DEADLINE\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,36 +36,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ITEMFAILURE_METADATAENTRY']._loaded_options = None
   _globals['_ITEMFAILURE_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_ENDREASON']._serialized_start=2456
-  _globals['_ENDREASON']._serialized_end=2590
+  _globals['_ENDREASON']._serialized_start=2696
+  _globals['_ENDREASON']._serialized_end=2830
   _globals['_GENERATEREQUEST']._serialized_start=175
-  _globals['_GENERATEREQUEST']._serialized_end=600
-  _globals['_GENERATERESPONSE']._serialized_start=602
-  _globals['_GENERATERESPONSE']._serialized_end=675
-  _globals['_BATCHGENERATEREQUEST']._serialized_start=677
-  _globals['_BATCHGENERATEREQUEST']._serialized_end=757
-  _globals['_BATCHGENERATERESPONSE']._serialized_start=760
-  _globals['_BATCHGENERATERESPONSE']._serialized_end=920
-  _globals['_ITEMFAILURE']._serialized_start=923
-  _globals['_ITEMFAILURE']._serialized_end=1133
-  _globals['_ITEMFAILURE_METADATAENTRY']._serialized_start=1086
-  _globals['_ITEMFAILURE_METADATAENTRY']._serialized_end=1133
-  _globals['_ATTACHREQUEST']._serialized_start=1136
-  _globals['_ATTACHREQUEST']._serialized_end=1270
-  _globals['_ATTACHRESPONSE']._serialized_start=1272
-  _globals['_ATTACHRESPONSE']._serialized_end=1343
-  _globals['_GENERATIONEVENT']._serialized_start=1346
-  _globals['_GENERATIONEVENT']._serialized_end=1578
-  _globals['_STARTED']._serialized_start=1581
-  _globals['_STARTED']._serialized_end=1898
-  _globals['_PROGRESS']._serialized_start=1900
-  _globals['_PROGRESS']._serialized_end=1958
-  _globals['_DELTA']._serialized_start=1960
-  _globals['_DELTA']._serialized_end=2047
-  _globals['_FINISHED']._serialized_start=2050
-  _globals['_FINISHED']._serialized_end=2291
-  _globals['_USAGE']._serialized_start=2293
-  _globals['_USAGE']._serialized_end=2369
-  _globals['_TIMINGS']._serialized_start=2371
-  _globals['_TIMINGS']._serialized_end=2453
+  _globals['_GENERATEREQUEST']._serialized_end=687
+  _globals['_GENERATERESPONSE']._serialized_start=689
+  _globals['_GENERATERESPONSE']._serialized_end=762
+  _globals['_BATCHGENERATEREQUEST']._serialized_start=764
+  _globals['_BATCHGENERATEREQUEST']._serialized_end=844
+  _globals['_BATCHGENERATERESPONSE']._serialized_start=847
+  _globals['_BATCHGENERATERESPONSE']._serialized_end=1007
+  _globals['_ITEMFAILURE']._serialized_start=1010
+  _globals['_ITEMFAILURE']._serialized_end=1220
+  _globals['_ITEMFAILURE_METADATAENTRY']._serialized_start=1173
+  _globals['_ITEMFAILURE_METADATAENTRY']._serialized_end=1220
+  _globals['_ATTACHREQUEST']._serialized_start=1223
+  _globals['_ATTACHREQUEST']._serialized_end=1357
+  _globals['_ATTACHRESPONSE']._serialized_start=1359
+  _globals['_ATTACHRESPONSE']._serialized_end=1430
+  _globals['_GENERATIONEVENT']._serialized_start=1433
+  _globals['_GENERATIONEVENT']._serialized_end=1665
+  _globals['_STARTED']._serialized_start=1668
+  _globals['_STARTED']._serialized_end=2087
+  _globals['_PROGRESS']._serialized_start=2089
+  _globals['_PROGRESS']._serialized_end=2168
+  _globals['_DELTA']._serialized_start=2170
+  _globals['_DELTA']._serialized_end=2257
+  _globals['_FINISHED']._serialized_start=2260
+  _globals['_FINISHED']._serialized_end=2531
+  _globals['_USAGE']._serialized_start=2533
+  _globals['_USAGE']._serialized_end=2609
+  _globals['_TIMINGS']._serialized_start=2611
+  _globals['_TIMINGS']._serialized_end=2693
 # @@protoc_insertion_point(module_scope)

@@ -24,7 +24,7 @@ END_REASON_CANCELLED: EndReason
 END_REASON_DEADLINE: EndReason
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "request_id", "prompt", "sampling", "stopping", "cache", "priority", "detached", "time_budget")
+    __slots__ = ("model", "request_id", "prompt", "sampling", "stopping", "cache", "priority", "detached", "time_budget", "beam_search")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class GenerateRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     DETACHED_FIELD_NUMBER: _ClassVar[int]
     TIME_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    BEAM_SEARCH_FIELD_NUMBER: _ClassVar[int]
     model: str
     request_id: str
     prompt: _prompt_pb2.Prompt
@@ -43,7 +44,8 @@ class GenerateRequest(_message.Message):
     priority: int
     detached: bool
     time_budget: float
-    def __init__(self, model: _Optional[str] = ..., request_id: _Optional[str] = ..., prompt: _Optional[_Union[_prompt_pb2.Prompt, _Mapping]] = ..., sampling: _Optional[_Union[_parameters_pb2.SamplingParameters, _Mapping]] = ..., stopping: _Optional[_Union[_parameters_pb2.StoppingParameters, _Mapping]] = ..., cache: _Optional[_Union[_parameters_pb2.CacheParameters, _Mapping]] = ..., priority: _Optional[int] = ..., detached: _Optional[bool] = ..., time_budget: _Optional[float] = ...) -> None: ...
+    beam_search: _parameters_pb2.BeamSearchParameters
+    def __init__(self, model: _Optional[str] = ..., request_id: _Optional[str] = ..., prompt: _Optional[_Union[_prompt_pb2.Prompt, _Mapping]] = ..., sampling: _Optional[_Union[_parameters_pb2.SamplingParameters, _Mapping]] = ..., stopping: _Optional[_Union[_parameters_pb2.StoppingParameters, _Mapping]] = ..., cache: _Optional[_Union[_parameters_pb2.CacheParameters, _Mapping]] = ..., priority: _Optional[int] = ..., detached: _Optional[bool] = ..., time_budget: _Optional[float] = ..., beam_search: _Optional[_Union[_parameters_pb2.BeamSearchParameters, _Mapping]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("event",)
@@ -117,7 +119,7 @@ class GenerationEvent(_message.Message):
     def __init__(self, started: _Optional[_Union[Started, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ...) -> None: ...
 
 class Started(_message.Message):
-    __slots__ = ("id", "request_id", "model", "prompt_tokens", "cached_tokens", "sampling", "stopping", "cache", "priority")
+    __slots__ = ("id", "request_id", "model", "prompt_tokens", "cached_tokens", "sampling", "stopping", "cache", "priority", "seeds", "beam_search")
     ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +129,8 @@ class Started(_message.Message):
     STOPPING_FIELD_NUMBER: _ClassVar[int]
     CACHE_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    BEAM_SEARCH_FIELD_NUMBER: _ClassVar[int]
     id: str
     request_id: str
     model: str
@@ -136,15 +140,19 @@ class Started(_message.Message):
     stopping: _parameters_pb2.StoppingParameters
     cache: _parameters_pb2.CacheParameters
     priority: int
-    def __init__(self, id: _Optional[str] = ..., request_id: _Optional[str] = ..., model: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_parameters_pb2.SamplingParameters, _Mapping]] = ..., stopping: _Optional[_Union[_parameters_pb2.StoppingParameters, _Mapping]] = ..., cache: _Optional[_Union[_parameters_pb2.CacheParameters, _Mapping]] = ..., priority: _Optional[int] = ...) -> None: ...
+    seeds: _containers.RepeatedScalarFieldContainer[int]
+    beam_search: _parameters_pb2.BeamSearchParameters
+    def __init__(self, id: _Optional[str] = ..., request_id: _Optional[str] = ..., model: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_parameters_pb2.SamplingParameters, _Mapping]] = ..., stopping: _Optional[_Union[_parameters_pb2.StoppingParameters, _Mapping]] = ..., cache: _Optional[_Union[_parameters_pb2.CacheParameters, _Mapping]] = ..., priority: _Optional[int] = ..., seeds: _Optional[_Iterable[int]] = ..., beam_search: _Optional[_Union[_parameters_pb2.BeamSearchParameters, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("computed_tokens", "prompt_tokens")
+    __slots__ = ("computed_tokens", "prompt_tokens", "beam_tokens")
     COMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    BEAM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     computed_tokens: int
     prompt_tokens: int
-    def __init__(self, computed_tokens: _Optional[int] = ..., prompt_tokens: _Optional[int] = ...) -> None: ...
+    beam_tokens: int
+    def __init__(self, computed_tokens: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., beam_tokens: _Optional[int] = ...) -> None: ...
 
 class Delta(_message.Message):
     __slots__ = ("output", "first_token", "ids", "text")
@@ -159,20 +167,22 @@ class Delta(_message.Message):
     def __init__(self, output: _Optional[int] = ..., first_token: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ("output", "reason", "stop", "stop_token_id", "usage", "timings")
+    __slots__ = ("output", "reason", "stop", "stop_token_id", "usage", "timings", "score")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     STOP_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
     output: int
     reason: EndReason
     stop: str
     stop_token_id: int
     usage: Usage
     timings: Timings
-    def __init__(self, output: _Optional[int] = ..., reason: _Optional[_Union[EndReason, str]] = ..., stop: _Optional[str] = ..., stop_token_id: _Optional[int] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
+    score: float
+    def __init__(self, output: _Optional[int] = ..., reason: _Optional[_Union[EndReason, str]] = ..., stop: _Optional[str] = ..., stop_token_id: _Optional[int] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., score: _Optional[float] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("prompt_tokens", "cached_tokens", "output_tokens")

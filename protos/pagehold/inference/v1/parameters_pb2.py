@@ -24,17 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&pagehold/inference/v1/parameters.proto\x12\x15pagehold.inference.v1\"\xb4\x01\n\x12SamplingParameters\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x11\n\x04seed\x18\x05 \x01(\x06H\x04\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x07\n\x05_seed\"\xb2\x01\n\x12StoppingParameters\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x0c\n\x04stop\x18\x03 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x04 \x03(\r\x12\x17\n\nignore_eos\x18\x05 \x01(\x08H\x02\x88\x01\x01\x42\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\r\n\x0b_ignore_eos\"q\n\x0f\x43\x61\x63heParameters\x12\x11\n\x04salt\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06\x62ypass\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x15\n\x08no_store\x18\x03 \x01(\x08H\x02\x88\x01\x01\x42\x07\n\x05_saltB\t\n\x07_bypassB\x0b\n\t_no_storeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&pagehold/inference/v1/parameters.proto\x12\x15pagehold.inference.v1\"\xca\x01\n\x12SamplingParameters\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x11\n\x04seed\x18\x05 \x01(\x06H\x04\x88\x01\x01\x12\x0e\n\x01n\x18\x06 \x01(\rH\x05\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x07\n\x05_seedB\x04\n\x02_n\"\xc4\x01\n\x14\x42\x65\x61mSearchParameters\x12\x17\n\nbeam_width\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0elength_penalty\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x41\n\x0e\x65\x61rly_stopping\x18\x03 \x01(\x0e\x32$.pagehold.inference.v1.EarlyStoppingH\x02\x88\x01\x01\x42\r\n\x0b_beam_widthB\x11\n\x0f_length_penaltyB\x11\n\x0f_early_stopping\"\xb2\x01\n\x12StoppingParameters\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x0c\n\x04stop\x18\x03 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x04 \x03(\r\x12\x17\n\nignore_eos\x18\x05 \x01(\x08H\x02\x88\x01\x01\x42\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\r\n\x0b_ignore_eos\"q\n\x0f\x43\x61\x63heParameters\x12\x11\n\x04salt\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06\x62ypass\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x15\n\x08no_store\x18\x03 \x01(\x08H\x02\x88\x01\x01\x42\x07\n\x05_saltB\t\n\x07_bypassB\x0b\n\t_no_store*x\n\rEarlyStopping\x12\x1e\n\x1a\x45\x41RLY_STOPPING_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45\x41RLY_STOPPING_OFF\x10\x01\x12\x15\n\x11\x45\x41RLY_STOPPING_ON\x10\x02\x12\x18\n\x14\x45\x41RLY_STOPPING_NEVER\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pagehold.inference.v1.parameters_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_EARLYSTOPPING']._serialized_start=765
+  _globals['_EARLYSTOPPING']._serialized_end=885
   _globals['_SAMPLINGPARAMETERS']._serialized_start=66
-  _globals['_SAMPLINGPARAMETERS']._serialized_end=246
-  _globals['_STOPPINGPARAMETERS']._serialized_start=249
-  _globals['_STOPPINGPARAMETERS']._serialized_end=427
-  _globals['_CACHEPARAMETERS']._serialized_start=429
-  _globals['_CACHEPARAMETERS']._serialized_end=542
+  _globals['_SAMPLINGPARAMETERS']._serialized_end=268
+  _globals['_BEAMSEARCHPARAMETERS']._serialized_start=271
+  _globals['_BEAMSEARCHPARAMETERS']._serialized_end=467
+  _globals['_STOPPINGPARAMETERS']._serialized_start=470
+  _globals['_STOPPINGPARAMETERS']._serialized_end=648
+  _globals['_CACHEPARAMETERS']._serialized_start=650
+  _globals['_CACHEPARAMETERS']._serialized_end=763
 # @@protoc_insertion_point(module_scope)

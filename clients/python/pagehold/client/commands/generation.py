@@ -22,7 +22,7 @@ from pagehold.client.commands.inference import (
 )
 
 if TYPE_CHECKING:
-    from pagehold.client import CompletionStream, Event
+    from pagehold.client import CompletionStream, Event, Finished
 
 Prompt = Annotated[str | None, typer.Argument(help='The prompt; "-" reads it from standard input.')]
 Ids = Annotated[
@@ -42,6 +42,9 @@ def generate(
     top_p: TopP = None,
     min_p: MinP = None,
     seed: Seed = None,
+    n: Annotated[
+        int | None, typer.Option("--n", help="So many samples of the prompt, each printed once it is whole.")
+    ] = None,
     max_tokens: MaxTokens = None,
     min_tokens: Annotated[int | None, typer.Option("--min-tokens", help="Do not end before so many tokens.")] = None,
     stop: Stop = None,
@@ -76,6 +79,7 @@ def generate(
         "top_p": top_p,
         "min_p": min_p,
         "seed": seed,
+        "n": n,
         "max_tokens": max_tokens,
         "min_tokens": min_tokens,
         "stop": stop,
@@ -91,7 +95,7 @@ def generate(
         "time_budget": time_budget,
     }
     with connected(address) as client, client.stream(**given, timeout=timeout, retry_overload=retry_overload) as stream:
-        _print(stream, json)
+        _print(stream, json, whole=(n or 1) > 1)
 
 
 def _prompt_of(prompt: str | None, ids: str | None, chat: bool, system: str | None) -> dict[str, Any]:
@@ -115,8 +119,10 @@ def _ids_of(text: str) -> list[int]:
     return list(prompt_of(text, None, None).ids)
 
 
-def _print(stream: "CompletionStream", json: bool) -> None:
-    """Print what comes as it comes, and last how fast it came."""
+def _print(stream: "CompletionStream", json: bool, whole: bool) -> None:
+    """Print what comes as it comes, and last how fast it came. ``whole``: each of several outputs once it has ended, since
+    what comes of them comes mixed.
+    """
     from pagehold.client import Finished
     from pagehold.client.commands.pace import Pace
 
@@ -124,13 +130,25 @@ def _print(stream: "CompletionStream", json: bool) -> None:
     try:
         for event in stream:
             pace.note(event)
-            reason = f", {event.reason}" if isinstance(event, Finished) else reason
-            _print_event(event, json)
+            if not whole or json:
+                reason = f", {event.reason}" if isinstance(event, Finished) else reason
+                _print_event(event, json)
+            elif isinstance(event, Finished):
+                _print_output(stream, event)
     finally:
         # Whatever ended it: what has come of the text is a line of its own, and the error another.
-        if not json and stream.text and not stream.text.endswith("\n"):
+        if not json and not whole and stream.text and not stream.text.endswith("\n"):
             typer.echo()
     typer.echo(f"{pace}{reason}", err=True)
+
+
+def _print_output(stream: "CompletionStream", ended: "Finished") -> None:
+    """An output under a heading with its number, its seed, and why it ended."""
+    text = stream.text_of(ended.output)
+    seed = stream.started.seeds[ended.output] if stream.started is not None and stream.started.seeds else "unknown"
+    heading = f"--- output {ended.output}, seed {seed}: {ended.usage.output_tokens} tokens, {ended.reason}\n"
+    sys.stdout.write(heading + text + "\n" * (not text.endswith("\n")))
+    sys.stdout.flush()
 
 
 def _print_event(event: "Event", json: bool) -> None:
