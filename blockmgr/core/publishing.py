@@ -30,13 +30,13 @@ def publish(state: PoolState, row: int, slots: Indexes) -> None:
     if seqs.chains or state.tickets.of_slot:
         alone &= [slot not in seqs.chains and slot not in state.tickets.of_slot for slot in slots.tolist()]
     step = state.executors.launched.get(row)
-    for place in (~alone).nonzero()[0].tolist():
-        slot = int(slots[place])
-        fill(
-            state.blocks, _run(state, slot, int(first[place]), _before_copies(state, slot, int(full[place]))), row, step
-        )
-    if np.count_nonzero(alone):
-        fill(state.blocks, _singles(state, slots[alone], first[alone]), row, step)
+    if np.count_nonzero(alone) < len(slots):
+        for place in (~alone).nonzero()[0].tolist():
+            slot, last = int(slots[place]), int(full[place])
+            fill(state.blocks, _run(state, slot, int(first[place]), _before_copies(state, slot, last)), row, step)
+        slots, first = slots[alone], first[alone]
+    if len(slots):
+        fill(state.blocks, _singles(state, slots, first), row, step)
 
 
 def _singles(state: PoolState, slots: Indexes, first: Indexes) -> FullBlocks:

@@ -44,10 +44,9 @@ def take_progress(state: PoolState, row: int, progress: Progress, reply: Reply) 
         _refuse("progress.launched", launched, launched < before, "was reported before", before)
         _refuse("progress.launched", launched, launched > room, "is what the table has room for", room)
         _refuse("progress.computed", computed, computed > launched, "is launched", launched)
-    written = launched > before
-    if seqs.away:
+    if seqs.away or seqs.doubtful:
+        written = launched > before
         _refuse_where_away(state, slots[written], launched[written])
-    if seqs.doubtful:
         _refuse_shared_writes(state, named, before, written)
     seqs.launched.scatter(slots, launched)
     # Of hits that were sealed when it got them the pool knows more than the executor.
