@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from blockmgr.core.columns import Array, Column, Indexes
-from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.geometry import SLOT_BITS, SLOT_MASK
 
 MOST = 64
@@ -64,8 +63,6 @@ class Handles:
 
     def _look_up(self, handles: Indexes, row: int) -> Named:
         """Slots of a living executor are live, and a free slot has no owner; so its state need not be asked."""
-        if int(handles.min(initial=0)) < 0:
-            raise InvalidMessage("handles", int(handles.min()), "they must not be negative, nor have more than 63 bits")
         slots = np.minimum(handles & SLOT_MASK, len(self._tenancy.flat) - 1)
         mine = (self._tenancy.flat[slots] << SLOT_BITS | slots == handles) & (self._owner.flat[slots] == row)
         every = bool(mine.all())

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blockmgr.core.errors import InvalidMessage
+from blockmgr.core.geometry import PoolGeometry
 from blockmgr.core.messages import (
     NONE,
     Admission,
@@ -30,6 +31,7 @@ from blockmgr.core.messages import (
     Ticket,
     Want,
 )
+from blockmgr.core.pool import Pool
 from blockmgr.core.states import FinishReason, Refusal, SequenceFlags, TicketKind
 from blockmgr.service.codec import decode_reply, decode_turn, encode_reply, encode_turn, enums, replies, turns
 from blockmgr.service.codec.packing import pack, unpack
@@ -257,6 +259,15 @@ def test_arrays_sent_element_by_element_or_by_a_newer_executor_are_read_alike() 
     progress = turn_pb2.Progress.FromString(element + unknown + packed + element)
     assert unpack(progress)["handles"].tolist() == [7, 9, 7]
     assert set(unpack(progress)) == {"handles"}
+
+
+def test_a_handle_of_all_64_bits_is_nobodys_and_goes_back_as_it_came() -> None:
+    geometry = PoolGeometry(tokens_per_block=4, block_bytes=16, device_blocks=8, max_sequences=4, max_length=64)
+    pool = Pool(geometry, encode=lambda reply: encode_reply(reply, 1))
+    turn = turn_pb2.Turn(epoch=pool.register("a", bytes(16), [1]), number=1)
+    handles = [2**64 - 1, 2**63, 2**63 - 1]
+    turn.progress.MergeFrom(turn_pb2.Progress(handles=handles, launched=[1, 1, 1], computed=[1, 1, 1]))
+    assert decode_reply(pool.exchange(decode_turn(turn))).stale == handles
 
 
 def test_a_turn_that_says_nothing_of_steps_leaves_them_as_before() -> None:

@@ -16,6 +16,8 @@ from blockmgr.service.codec.enums import REFUSALS, TICKET_KINDS
 from blockmgr.service.codec.wants import decode_want, encode_want
 from pagehold.blockmgr.v1 import reply_pb2, session_pb2
 
+MASK = (1 << 64) - 1
+
 # ---- the manager's side ----------------------------------------------------------------------------------------------
 
 
@@ -33,10 +35,13 @@ def encode_reply(reply: Reply, manager_epoch: int) -> bytes:
         encode_want(reply.wanted, wire.wanted)
     if reply.tables:
         _encode_tables(reply.tables, wire.tables.add(group=0))
-    for name in ("short", "stale", "cancel"):
+    for name in ("short", "cancel"):
         handles = getattr(reply, name)
         if handles:
             getattr(wire, name).extend(handles)
+    if reply.stale:
+        # A number of all 64 bits, which no sequence has, was read as a negative one: it goes back as it came.
+        wire.stale.extend([handle & MASK for handle in reply.stale])
     for ticket in reply.tickets:
         _encode_ticket(ticket, wire.tickets.add())
     for admitted in reply.admitted:

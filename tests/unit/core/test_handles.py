@@ -1,11 +1,8 @@
 """What a list of handles names holds until a sequence comes, goes or changes hands, and not longer."""
 
 import numpy as np
-import pytest
 
-from blockmgr.core.errors import InvalidMessage
 from blockmgr.core.handles import MOST
-from blockmgr.core.messages import NONE, Appends, Progress, Reservations
 from tests.unit.core.talk import Talk, ids, ints
 
 
@@ -21,23 +18,6 @@ def test_a_list_names_the_same_sequences_until_one_of_them_ends() -> None:
     after = seqs.named(handles, 0)
     assert (after.handles.tolist(), after.stale) == ([second], [first])
     assert after.pick(np.array([10, 20])).tolist() == [20]
-
-
-def test_a_handle_that_no_sequence_can_have_is_refused_wherever_it_is_named() -> None:
-    talk = Talk()
-    executor = talk.executor()
-    handle = executor.prefilled(ids(6))
-    # So a number of all 64 bits arrives.
-    named = ints(handle, -1)
-    for message in (
-        {"progress": Progress(named, ints(6, 6), ints(6, 6))},
-        {"appends": Appends(named, ints(6, 6), NONE, ints(1, 1))},
-        {"reservations": Reservations(named, ints(9, 9), ints(0, 0))},
-    ):
-        before = talk.columns()
-        with pytest.raises(InvalidMessage, match="handles is -1, but they must not be negative"):
-            executor.send(**message)
-        talk.assert_unchanged(before)
 
 
 def test_a_list_names_nothing_of_another_executor() -> None:
