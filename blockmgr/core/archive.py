@@ -1,7 +1,8 @@
 """Finished requests: their tokens and parameters, kept for a while in a ring of bytes so that they hold no slot.
 
 Newest records overwrite oldest. A record is one contiguous piece; one that does not fit before the end of the ring
-starts at its beginning. A record that is larger than the whole ring is not kept.
+starts at its beginning. A record that is larger than the whole ring is not kept. One whose time is over while others that were
+forked from the same sequence live is kept for as long again: who asks for all of them finds it.
 """
 
 import struct
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blockmgr.core.columns import Columns
-from blockmgr.core.states import FinishReason
+from blockmgr.core.states import FinishReason, SequenceState
 
 HEADER = struct.Struct("<16s16s16siiiidddii")
 
@@ -62,7 +63,9 @@ class Archive:
     def __init__(self, columns: Columns) -> None:
         self._bytes = columns["archive.bytes"]
         self._offset, self._length = columns["archive.offset"], columns["archive.length"]
-        self._finished, self._uuid = columns["archive.finished"], columns["archive.uuid"]
+        self._since, self._uuid = columns["archive.finished"], columns["archive.uuid"]
+        self._family = columns["archive.family"]
+        self._families, self._states = columns["slot.family"], columns["slot.state"]
         self._head, self._tail, self._cursor = (columns[f"archive.{n}"] for n in ("head", "tail", "cursor"))
         self._rows = self._offset.spec.rows
         self._size = self._bytes.spec.width
@@ -80,8 +83,15 @@ class Archive:
     def _kept(self) -> list[int]:
         return [number % self._rows for number in range(self._tail.get(0), self._head.get(0))]
 
-    def add(self, record: FinishedRequest) -> None:
-        """Keep a record, dropping as many of the oldest as stand in its way, and those kept long enough."""
+    def add(self, record: FinishedRequest, family: int = -1) -> None:
+        """Keep a record, dropping as many of the oldest as stand in its way, and those kept long enough.
+
+        ``family``: what it has in common with the sequences that were forked from it, or it from; -1: nothing.
+        """
+        self.expire(record.finished)
+        self._put(record, family, record.finished)
+
+    def _put(self, record: FinishedRequest, family: int, since: float) -> None:
         data = record.pack()
         if len(data) > self._size:
             return
@@ -92,12 +102,12 @@ class Archive:
         self._drop_where(start, start + len(data))
         while len(self) >= self._rows:
             self._drop_oldest()
-        self.expire(record.finished)
         row = self._head.get(0) % self._rows
         self._bytes.write(0, start, np.frombuffer(data, dtype=np.uint8))
         self._offset.put(row, start)
         self._length.put(row, len(data))
-        self._finished.put(row, record.finished)
+        self._since.put(row, since)
+        self._family.put(row, family)
         self._uuid.put(row, np.void(record.uuid))
         self._head.put(0, self._head.get(0) + 1)
         self._cursor.put(0, start + len(data))
@@ -125,10 +135,18 @@ class Archive:
     def expire(self, now: float) -> int:
         """Drop what was kept longer than ``keep_seconds``. Returns how many."""
         dropped = 0
-        while len(self) and float(self._finished.flat[self._tail.get(0) % self._rows]) < now - self.keep_seconds:
+        while len(self) and float(self._since.flat[row := self._tail.get(0) % self._rows]) < now - self.keep_seconds:
+            record, family = self._read(row), self._family.get(row)
             self._drop_oldest()
-            dropped += 1
+            if self._lives(family):
+                self._put(record, family, now)
+            else:
+                dropped += 1
         return dropped
+
+    def _lives(self, family: int) -> bool:
+        """Whether any of a family has not ended."""
+        return bool(((self._families.flat == family) & (self._states.flat != SequenceState.FREE)).any())
 
     def find(self, uuid: bytes) -> FinishedRequest | None:
         """The finished request of a UUID, if it is still kept."""

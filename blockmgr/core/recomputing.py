@@ -4,6 +4,8 @@ Their tokens stay in their rows. What was full stays cached until it is evicted,
 gone by then; in the worst case as much as a prompt of that length.
 """
 
+import numpy as np
+
 from blockmgr.core.admission import Hits, expect_rest, look_up, take_hits, visible
 from blockmgr.core.columns import Indexes
 from blockmgr.core.events import EventKind
@@ -11,7 +13,7 @@ from blockmgr.core.messages import LookedAgain, Reply, Swapped, TableUpdate
 from blockmgr.core.prefix import chain_of
 from blockmgr.core.release import forget_expected
 from blockmgr.core.state import PoolState
-from blockmgr.core.states import Refusal, Residency, SequenceFlags
+from blockmgr.core.states import Refusal, Residency, SequenceFlags, SequenceState
 from blockmgr.core.swapping import may_swap
 
 
@@ -40,6 +42,9 @@ def come_back(state: PoolState, row: int, handle: int, slot: int, reply: Reply) 
     root = seqs.root.key(slot)
     chain = chain_of(root, tokens, size)
     hits = Hits() if seqs.flags.get(slot) & SequenceFlags.BYPASS else look_up(state, row, root, chain, tokens)
+    kin = _hits_of_kin(state, row, slot)
+    if len(kin.blocks) > len(hits.blocks):
+        hits = kin
     missing = state.geometry.blocks_for(len(tokens)) - len(hits.blocks)
     on_host = [block for block in hits.blocks if state.geometry.is_host(block)]
     on_device = [block for block in hits.blocks if not state.geometry.is_host(block)]
@@ -61,6 +66,20 @@ def come_back(state: PoolState, row: int, handle: int, slot: int, reply: Reply) 
     reply.looked_again.append(LookedAgain(handle, cached, hits.awaiting))
     state.note(EventKind.RETURNED, slot, entries.tolist(), f"cached={len(hits.blocks)}")
     return None
+
+
+def _hits_of_kin(state: PoolState, row: int, slot: int) -> Hits:
+    """What of the prompt stands in the table of another sequence that was forked from the same one: blocks that both had in
+    common, whether they are to be found in the cache or not.
+    """
+    seqs, size = state.sequences, state.geometry.tokens_per_block
+    most, best = (seqs.prompt.get(slot) - 1) // size, Hits()
+    same = (seqs.family.flat == seqs.family.get(slot)) & (seqs.state.flat == SequenceState.LIVE)
+    for other in np.flatnonzero(same & (seqs.owner.flat == row) & (seqs.residency.flat == Residency.DEVICE)).tolist():
+        ready = min(seqs.computed.get(other) // size, most)
+        if other != slot and ready > best.ready:
+            best = Hits(seqs.entries(other)[:ready].tolist(), ready)
+    return best
 
 
 def _expect_prompt(state: PoolState, slot: int, chain: list[bytes]) -> None:

@@ -39,7 +39,8 @@ def _record(state: PoolState, slot: int, reason: FinishReason) -> None:
             tokens=seqs.tokens.row(slot, count),
             logprobs=logprobs if logprobs.any() else logprobs[:0],
             request=seqs.request.row(slot, seqs.request_length.get(slot)).tobytes(),
-        )
+        ),
+        seqs.family.get(slot),
     )
 
 

@@ -125,6 +125,7 @@ def pool_schema(g: PoolGeometry) -> tuple[ColumnSpec, ...]:
         *(ColumnSpec(f"archive.{name}", "i8", g.archive_rows) for name in ("offset", "length")),
         ColumnSpec("archive.finished", "f8", g.archive_rows),
         ColumnSpec("archive.uuid", "V16", g.archive_rows),
+        ColumnSpec("archive.family", "i8", g.archive_rows),
         *(ColumnSpec(f"archive.{name}", "i8", 1) for name in ("head", "tail", "cursor")),
     )
 

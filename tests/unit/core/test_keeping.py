@@ -6,7 +6,7 @@ import pytest
 from blockmgr.core.archive import Archive, FinishedRequest
 from blockmgr.core.columns import Columns
 from blockmgr.core.errors import InvalidMessage, NotFound, Precondition
-from blockmgr.core.geometry import PoolGeometry
+from blockmgr.core.geometry import PoolGeometry, slot_of
 from blockmgr.core.states import BlockState, FinishReason, SequenceFlags
 from tests.unit.core.talk import Talk, Talker, ids
 
@@ -138,3 +138,25 @@ def test_finished_requests_are_found_again_by_a_new_manager() -> None:
     talk.restart()
     assert talk.pool.state.archive.find(request.uuid) is not None
     assert talk.pool.state.archive.find_caller(b"c" * 16) is not None
+
+
+def test_a_finished_request_is_kept_as_long_as_one_that_was_forked_from_it_lives() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    alone = executor.prefilled(ids(5))
+    parent = executor.prefilled(ids(6, 1))
+    (child,) = executor.fork(parent, 1).handles
+    names = [talk.pool.state.sequences.uuid.key(slot_of(handle)) for handle in (alone, parent, child)]
+    executor.finish(alone, parent)
+    for _ in range(3):
+        talk.clock.now += 61
+        talk.pool.tick()
+        kept = [talk.pool.state.archive.find(name) for name in names]
+        assert [one is not None for one in kept] == [False, True, False]
+        assert kept[1] is not None
+        assert kept[1].tokens.tolist() == ids(6, 1)
+    executor.finish(child)
+    assert talk.pool.state.archive.find(names[1]) is not None
+    talk.clock.now += 122
+    talk.pool.tick()
+    assert len(talk.pool.state.archive) == 0

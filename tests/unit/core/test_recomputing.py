@@ -1,7 +1,9 @@
 """Sequences that give up their blocks, and come back to be computed again."""
 
+import pytest
+
 from blockmgr.core.messages import Reply, Want
-from blockmgr.core.states import BlockState, Refusal, Residency
+from blockmgr.core.states import BlockState, Refusal, Residency, SequenceFlags
 from tests.unit.core.talk import Talk, Talker, ids, ints
 
 
@@ -149,3 +151,33 @@ def test_who_gets_a_dead_ones_row_does_not_inherit_its_want() -> None:
     assert talk.pool.state.executors.find(heir.epoch) == row
     talk.pool.ready(heir.epoch)
     assert two.send().wanted is None
+
+
+@pytest.mark.parametrize("flags", [SequenceFlags.NO_STORE, SequenceFlags.NO_STORE | SequenceFlags.BYPASS])
+def test_what_was_forked_finds_in_its_siblings_table_what_the_cache_does_not_have(flags: SequenceFlags) -> None:
+    talk = Talk(blocks=11)
+    executor = talk.executor()
+    parent = executor.prefilled(ids(14), flags=flags)
+    (child,) = executor.fork(parent, 1).handles
+    executor.append(child, 5)
+    released(talk, executor, child)
+    (seen,) = executor.send(swap_in=ints(child)).looked_again
+    assert seen.cached == 12
+    assert talk.table(child)[:3] == talk.table(parent)[:3]
+    assert talk.table(child)[3] != talk.table(parent)[3], "the partial one is its own"
+    executor.run((child, 15))
+
+
+def test_what_was_forked_shares_nothing_that_is_not_of_the_prompt() -> None:
+    talk = Talk(blocks=21)
+    executor = talk.executor()
+    parent = executor.prefilled(ids(6), flags=SequenceFlags.NO_STORE)
+    (child,) = executor.fork(parent, 1).handles
+    for handle, token in ((parent, 1), (child, 2)):
+        executor.append(handle, *[token] * 6)
+        executor.reserve((handle, 12))
+        executor.copy_everything()
+        executor.run((handle, 11))
+    released(talk, executor, child)
+    (seen,) = executor.send(swap_in=ints(child)).looked_again
+    assert seen.cached == 4
