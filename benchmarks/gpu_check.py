@@ -71,10 +71,13 @@ class Check:
         self._report.add(Row("imports, the machine's first", time.monotonic() - began, "s"))
 
     def large(self, limit: float) -> None:
-        """The large shape: start, one stream, the thousand requests, kills."""
+        """The large shape: start, one stream, the thousand requests, kills. It is started twice: only the machine's first
+        start compiles kernels, and finds no file in the machine's memory.
+        """
+        part = self._report.part
         with self._serving(self._options.large, limit) as served:
-            self._report.add(Row(f"{self._options.large}: start to ready", served.ready_seconds, "s"))
-            part = self._report.part
+            part("first token", SINGLE, lambda seconds: self._first_token(served, seconds, " at the machine's first"))
+        with self._serving(self._options.large, limit) as served:
             part("first token", SINGLE, lambda seconds: self._first_token(served, seconds))
             part("one stream", SINGLE, lambda seconds: self._one_stream(served, seconds))
             part("seed", SEED, lambda seconds: self._throughput(served, "seed", seconds, 7000.0))
@@ -108,10 +111,11 @@ class Check:
         found = self._bench(served, "single", seconds)
         self._report.add(Row("cuda-ipc: one stream", 1000 * found["times"]["tpot"]["p50"], "ms a token"))
 
-    def _first_token(self, served: Served, seconds: float) -> None:
+    def _first_token(self, served: Served, seconds: float, which: str = "") -> None:
         found = self._bench(served, "single", seconds, "--max-tokens", "1")
         first = served.ready_seconds + found["times"]["ttft"]["p50"]
-        self._report.add(Row("start to first token", first, "s", at_most=20.0))
+        self._report.add(Row(f"{self._options.large}: start to ready{which}", served.ready_seconds, "s"))
+        self._report.add(Row(f"start to first token{which}", first, "s", at_most=None if which else 20.0))
 
     def _one_stream(self, served: Served, seconds: float) -> None:
         with self._step_times("one stream"):

@@ -172,7 +172,8 @@ def test_a_manager_of_most_of_the_gpu_is_killed_and_contents_and_executor_go_on(
             manager = world.kill_manager()
             world.await_manager(other_than=manager)
             assert executor.compute(handle, 4).number
-        assert abs(used(gpu) - before) < SLACK, "nothing was allocated again"
+        # It may be less by now: what others held before the test goes back when the driver comes to it.
+        assert used(gpu) - before < SLACK, "nothing was allocated again"
         reader.attach("b", proposed)
         for offset, pattern in patterns.items():
             assert device.read(offset, 4096) == reader.read(offset, 4096) == pattern

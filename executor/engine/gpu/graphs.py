@@ -14,8 +14,10 @@ from executor.engine.step import Ints
 LEAST_ROWS = 8
 """Rows of a product at least. From here on no matrix product's row depends on how many there are, where they are pinned."""
 
-LEAST_TOKENS, MOST_TOKENS = 32, 1024
-"""Tokens of recorded steps with chunks of prompts. Larger ones take a GPU longer than it takes to launch them."""
+LEAST_TOKENS, MOST_TOKENS = 32, 2048
+"""Tokens of recorded steps with chunks of prompts. Larger ones take a GPU longer than it takes to launch them, but for small
+models.
+"""
 
 ROW_PART, TOKEN_PART = 4, 8
 """Steps are filled up by less than this part of them. Rows of decode cost a GPU little, each recorded step time at the start."""
