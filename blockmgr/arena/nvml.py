@@ -46,13 +46,6 @@ def find_gpu(uuid: str) -> Gpu:
     raise NoSuchGpu(f"GPU {uuid} is not in this machine: it has {', '.join(gpu.uuid for gpu in found) or 'none'}")
 
 
-def memory_of(gpu: Gpu, pid: int) -> int:
-    """Return the bytes of a GPU's memory that NVML charges to a process; 0 for one that it does not know."""
-    with _nvml() as nvml:
-        running = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(gpu.index))
-        return sum(process.usedGpuMemory or 0 for process in running if process.pid == pid)
-
-
 @contextmanager
 def _nvml() -> Iterator[Any]:
     try:

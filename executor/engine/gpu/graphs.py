@@ -20,7 +20,9 @@ models.
 """
 
 ROW_PART, TOKEN_PART = 4, 8
-"""Steps are filled up by less than this part of them. Rows of decode cost a GPU little, each recorded step time at the start."""
+"""Steps are filled up by less than this part of them. Rows of decode cost a GPU little; each recorded step costs time at the
+start.
+"""
 
 FIRST_WIDTH, WIDTH_GROWTH = 2048, 4
 """Tokens of the longest sequence that the narrowest tables are made for, and the factor between widths."""
