@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from executor.outputs import UUID_BYTES, count_of, uuid_of
+from executor.outputs import UUID_BYTES, count_of, uuid_of, uuids_of
 from pagehold.engine.v1 import request_pb2
 
 MOST_WIDTH = 16
@@ -23,6 +23,11 @@ MOST_PENALTY = 4
 def is_search(request: request_pb2.Request) -> bool:
     """Whether a request is a beam search."""
     return request.HasField("beams")
+
+
+def delivered_uuids(first: bytes, request: request_pb2.Request) -> list[bytes]:
+    """UUIDs of the sequences that a request is followed by while it goes on: all its outputs, or of a search the first beam."""
+    return uuids_of(first, request)[: 1 if is_search(request) else None]
 
 
 def found_uuids(first: bytes, request: request_pb2.Request) -> list[bytes]:

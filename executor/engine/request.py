@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from blockmgr.core.messages import Admission
 from blockmgr.core.states import Refusal, SequenceFlags
-from executor.found_outputs import MOST_CANDIDATES, MOST_PENALTY, MOST_WIDTH, is_search
+from executor.found_outputs import MOST_CANDIDATES, MOST_PENALTY, MOST_WIDTH, is_search, kept_request
 from executor.outputs import MOST_OUTPUTS, count_of, output_of, root_of, uuid_of
 from pagehold.engine.v1 import request_pb2, submit_pb2
 
@@ -193,6 +193,9 @@ class Request:
         if not abs(beams.length_penalty) <= MOST_PENALTY:
             low, high = -MOST_PENALTY, MOST_PENALTY
             raise _invalid(f"beams.length_penalty is {beams.length_penalty}; it must lie in {low}..{high}")
+        size = kept_request(self.kept, self.uuid, request_pb2.BEAM_ROLE_FOUND, self.outputs).ByteSize()
+        if size > limits.request_bytes:
+            raise _invalid(f"request has {size} bytes for each output found; at most {limits.request_bytes} are kept")
         most = min(MOST_CANDIDATES, limits.vocabulary)
         if candidates > most:
             raise _invalid(

@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Sequence as List
 
+from executor.found_outputs import delivered_uuids
 from executor.frontend.door import Door
 from executor.frontend.errors import NotServing, OutOfRange
 from executor.frontend.finding import Place, find, look_up
 from executor.frontend.generation import Generation
 from executor.frontend.hanging_up import hang_up, release
 from executor.frontend.models import Model
+from executor.frontend.search import generation_of
 from executor.frontend.sequence import End, Sequence
-from executor.outputs import count_of, uuid_of
+from executor.outputs import uuid_of
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.engine.v1 import request_pb2
 from pagehold.inference.v1 import generation_pb2
@@ -39,7 +41,7 @@ async def _outputs(door: Door, place: Place) -> list[Sequence] | None:
     if first is None:
         return None
     sequences = [first]
-    for output in range(1, count_of(first.request)):
+    for output in range(1, len(delivered_uuids(first.uuid, first.request))):
         other = await _other(door, first, output)
         if other is None:
             _let_go(door, sequences)
@@ -87,7 +89,7 @@ async def _follow(door: Door, sequences: list[Sequence], request: generation_pb2
         model = await _check(door, sequences, request)
         attachments = await _take_numbers(door, sequences, detached)
         if attachments is not None:
-            generation = Generation(
+            generation = generation_of(
                 door, sequences, model, attachments=attachments, detached=detached, from_token=request.from_token
             )
     finally:

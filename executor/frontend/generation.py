@@ -103,6 +103,7 @@ class Generation:
             cache=parameters.cache_of(request),
             priority=request.priority,
             seeds=parameters.seeds_of(request),
+            beam_search=parameters.beam_search_of(request),
         )
 
     # -- outputs -----------------------------------------------------------------------------------------------------

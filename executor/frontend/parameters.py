@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 
+from executor.found_outputs import kept_request
 from executor.frontend.errors import InvalidRequest
 from executor.frontend.wire import written
 from executor.outputs import MOST_OUTPUTS, UUID_BYTES, count_of, output_of, seed_of
@@ -16,6 +17,16 @@ from pagehold.engine.v1 import description_pb2, request_pb2
 from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
 
 DIGEST_BYTES = 16
+
+LENGTH_PENALTY = 1.0
+"""Of a beam search that names none."""
+
+STOPPING = {
+    parameters_pb2.EARLY_STOPPING_OFF: request_pb2.EARLY_STOPPING_OFF,
+    parameters_pb2.EARLY_STOPPING_ON: request_pb2.EARLY_STOPPING_ON,
+    parameters_pb2.EARLY_STOPPING_NEVER: request_pb2.EARLY_STOPPING_NEVER,
+}
+"""When a beam search ends: as callers say it, and as it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +74,23 @@ def settle(
         arrived=arrived,
         ignore_eos=request.stopping.ignore_eos,
         stop_token_ids=request.stopping.stop_token_ids,
-        outputs=request.sampling.n,
+        outputs=request.beam_search.beam_width if is_search(request) else request.sampling.n,
+        beams=_beams(request.beam_search) if is_search(request) else None,
     )
     if request.HasField("time_budget"):
         settled.parameters.deadline = arrived + request.time_budget
     return settled
+
+
+def is_search(request: generation_pb2.GenerateRequest) -> bool:
+    """Whether a caller asks for a beam search."""
+    return request.HasField("beam_search")
+
+
+def _beams(asked: parameters_pb2.BeamSearchParameters) -> request_pb2.BeamSearch:
+    penalty = asked.length_penalty if asked.HasField("length_penalty") else LENGTH_PENALTY
+    stopping = asked.early_stopping or parameters_pb2.EARLY_STOPPING_OFF
+    return request_pb2.BeamSearch(length_penalty=penalty, early_stopping=STOPPING[stopping])
 
 
 def _parameters(
@@ -76,7 +99,8 @@ def _parameters(
     prompt_tokens: int,
     default_max_tokens: int,
 ) -> request_pb2.Parameters:
-    sampling, stopping, defaults = request.sampling, request.stopping, SamplingDefaults.of(model)
+    sampling, stopping = request.sampling, request.stopping
+    defaults = SamplingDefaults(temperature=0.0) if is_search(request) else SamplingDefaults.of(model)
     top_k = sampling.top_k if sampling.HasField("top_k") else defaults.top_k
     left = model.max_length - prompt_tokens
     most = stopping.max_tokens if stopping.HasField("max_tokens") else max(default_max_tokens, stopping.min_tokens)
@@ -97,6 +121,8 @@ def check_size(settled: request_pb2.Request, limit: int) -> bytes:
     """The request as it is kept with a sequence, as bytes. Raises InvalidRequest where it is larger than what is kept."""
     # Of several outputs each but the first is kept with something of its own.
     kept = settled if settled.outputs <= 1 else output_of(settled, bytes(UUID_BYTES), MOST_OUTPUTS - 1)
+    if settled.HasField("beams"):
+        kept = kept_request(settled, bytes(UUID_BYTES), request_pb2.BEAM_ROLE_FOUND, settled.outputs)
     data = kept.SerializeToString(deterministic=True)
     if len(data) > limit:
         text = f"and everything else of the request take {len(data)} bytes, but {limit} are kept with a sequence"
@@ -118,8 +144,21 @@ def sampling_of(settled: request_pb2.Request) -> parameters_pb2.SamplingParamete
 
 
 def seeds_of(settled: request_pb2.Request) -> list[int]:
-    """The seed of each output."""
+    """The seed of each output; of a beam search none, which draws nothing."""
+    if settled.HasField("beams"):
+        return []
     return [seed_of(settled.parameters.seed, output) for output in range(count_of(settled))]
+
+
+def beam_search_of(settled: request_pb2.Request) -> parameters_pb2.BeamSearchParameters | None:
+    """The echo of what is in effect. None: it is no beam search."""
+    if not settled.HasField("beams"):
+        return None
+    return parameters_pb2.BeamSearchParameters(
+        beam_width=settled.outputs,
+        length_penalty=settled.beams.length_penalty,
+        early_stopping={kept: asked for asked, kept in STOPPING.items()}[settled.beams.early_stopping],
+    )
 
 
 def stopping_of(settled: request_pb2.Request) -> parameters_pb2.StoppingParameters:

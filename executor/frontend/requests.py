@@ -3,12 +3,12 @@
 import uuid
 from collections.abc import Iterable
 
+from executor.found_outputs import delivered_uuids
 from executor.frontend.door import Door
 from executor.frontend.endings import END_REASONS
 from executor.frontend.errors import InvalidRequest
 from executor.frontend.finding import MOST_WORK, Place, find, pools, unknown
 from executor.frontend.sequence import Sequence
-from executor.outputs import count_of, uuid_of, uuids_of
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
 from pagehold.engine.v1 import description_pb2, request_pb2
@@ -41,9 +41,9 @@ async def _outputs(door: Door, pool: str, uuid: bytes) -> list[bytes]:
     """UUIDs of all outputs of a request, as far as is known that it has several."""
     own = door.registry.find(uuid)
     if own is not None:
-        return uuids_of(uuid, own.request)
+        return delivered_uuids(uuid, own.request)
     found = await door.manager.look_up(pool, uuid=uuid)
-    return [uuid] if found is None else uuids_of(uuid, _request_of(door, pool, found))
+    return [uuid] if found is None else delivered_uuids(uuid, _request_of(door, pool, found))
 
 
 def _request_of(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> request_pb2.Request:
@@ -88,8 +88,8 @@ async def _of_all_outputs(door: Door, pool: str, found: sequence_pb2.LookupSeque
     """A request as its outputs stand: it goes on as long as one of them does."""
     request = _request_of(door, pool, found)
     first = _of_output(found, request)
-    for output in range(1, count_of(request)):
-        other = await door.manager.look_up(pool, uuid=uuid_of(_uuid_of(found), output))
+    for key in delivered_uuids(_uuid_of(found), request)[1:]:
+        other = await door.manager.look_up(pool, uuid=key)
         if other is not None:
             _add_output(first, _of_output(other, request))
     return first

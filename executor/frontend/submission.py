@@ -4,6 +4,7 @@ import time
 import uuid
 from dataclasses import dataclass
 
+from executor.found_outputs import delivered_uuids, is_search
 from executor.frontend import parameters, validation
 from executor.frontend.door import Door
 from executor.frontend.engine_link import EngineLink
@@ -12,6 +13,7 @@ from executor.frontend.errors import InvalidRequest, NotServing
 from executor.frontend.generation import Generation
 from executor.frontend.models import Model
 from executor.frontend.prompts import tokens_of
+from executor.frontend.search import generation_of
 from executor.frontend.sequence import Sequence
 from executor.frontend.stopwatch import Arrival
 from executor.frontend.wire import written
@@ -75,8 +77,7 @@ def _send(door: Door, model: Model, prepared: Prepared, arrived: Arrival) -> Gen
     if door.is_leaving:
         raise NotServing("this front door stops")
     link = choose_engine(door, model.name)
-    outputs = count_of(prepared.request)
-    _check_outputs(outputs, link)
+    _check_outputs(prepared.request, link)
     first = Sequence(
         uuid=prepared.uuid,
         pool=pool_of(link) or model.pool.name,
@@ -85,19 +86,22 @@ def _send(door: Door, model: Model, prepared: Prepared, arrived: Arrival) -> Gen
         start=prepared.start,
     )
     door.registry.add(first, prepared.body)
-    sequences = [first, *(Sequence.other_output(first, output) for output in range(1, outputs))]
+    outputs = delivered_uuids(first.uuid, first.request)
+    sequences = [first, *(Sequence.other_output(first, output) for output in range(1, len(outputs)))]
     # The first one first: it is what the engine knows the others by.
     for sequence in sequences:
         link.add(sequence)
-    return Generation(door, sequences, model, arrived=arrived, detached=prepared.request.detached)
+    return generation_of(door, sequences, model, arrived=arrived, detached=prepared.request.detached)
 
 
-def _check_outputs(outputs: int, link: EngineLink) -> None:
+def _check_outputs(request: request_pb2.Request, link: EngineLink) -> None:
     """Outputs of one request are computed side by side. Raises InvalidRequest for more than that."""
+    outputs = count_of(request)
     most = link.description.max_running if link.description is not None else outputs
     if outputs > most:
+        field = "beam_search.beam_width" if is_search(request) else "sampling.n"
         raise InvalidRequest.of(
-            "sampling.n", f"is {outputs}, but must lie in 1..{most}, as many as the engine computes at once"
+            field, f"is {outputs}, but must lie in 1..{most}, as many as the engine computes at once"
         )
 
 

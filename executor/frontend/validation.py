@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from executor.found_outputs import MOST_PENALTY, MOST_WIDTH
 from executor.frontend.errors import InvalidRequest, Violation
+from executor.frontend.parameters import STOPPING
 from executor.frontend.wire import pieces
 from executor.outputs import MOST_OUTPUTS
 from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
@@ -87,6 +89,8 @@ def check_generate(request: generation_pb2.GenerateRequest, limits: PromptLimits
     check_prompt(found, request.HasField("prompt"), request.prompt, limits)
     _check_sampling(found, request.sampling)
     _check_stopping(found, request.stopping, limits)
+    if request.HasField("beam_search"):
+        _check_search(found, request)
     size = len(request.cache.salt.encode())
     found.check(size <= LONGEST_SALT, "cache.salt", f"{size} bytes long", f"may have at most {LONGEST_SALT}")
     low, high = PRIORITIES
@@ -149,6 +153,24 @@ def _check_sampling(found: Findings, sampling: parameters_pb2.SamplingParameters
     number(found, sampling, "top_p", lambda value: 0 < value <= 1, "must be above 0 and at most 1")
     number(found, sampling, "min_p", lambda value: 0 <= value <= 1, "must lie in 0..1")
     number(found, sampling, "n", lambda value: 1 <= value <= MOST_OUTPUTS, f"must lie in 1..{MOST_OUTPUTS}")
+
+
+def _check_search(found: Findings, request: generation_pb2.GenerateRequest) -> None:
+    """A beam search, and what cannot stand beside one."""
+    search, sampling = request.beam_search, request.sampling
+    limit = f"must lie in 1..{MOST_WIDTH}"
+    right = search.HasField("beam_width") and 1 <= search.beam_width <= MOST_WIDTH
+    width = search.beam_width if search.HasField("beam_width") else "absent"
+    found.check(right, "beam_search.beam_width", width, limit)
+    limit = f"must lie in -{MOST_PENALTY}..{MOST_PENALTY}"
+    number(found, search, "length_penalty", lambda value: abs(value) <= MOST_PENALTY, limit, "beam_search")
+    limit = "must be EARLY_STOPPING_OFF, EARLY_STOPPING_ON or EARLY_STOPPING_NEVER"
+    number(found, search, "early_stopping", lambda value: value in STOPPING, limit, "beam_search")
+    for name in ("temperature", "top_k", "top_p", "min_p", "n"):
+        if sampling.HasField(name) and (name != "temperature" or sampling.temperature):
+            found.add(f"sampling.{name}", getattr(sampling, name), "a beam search draws nothing: leave it out")
+    count = len(request.stopping.stop)
+    found.check(not count, "stopping.stop", f"{count} texts", "a beam search ends at tokens alone: leave it out")
 
 
 def number(found: Findings, message: Any, name: str, right: Any, limit: str, group: str = "sampling") -> None:

@@ -24,8 +24,9 @@ def reference_beams(
     early_stopping: bool | str = False,
     end_ids: Sequence[int] = (),
     min_tokens: int = 0,
+    known_ids: int | None = None,
 ) -> Found:
-    """transformers' beam search, all of its beams."""
+    """transformers' beam search, all of its beams. ``known_ids``: ids from here on are never chosen."""
     ids = torch.tensor([prompt])
     found = model.generate(
         ids,
@@ -39,6 +40,7 @@ def reference_beams(
         early_stopping=early_stopping,
         eos_token_id=list(end_ids) or None,
         pad_token_id=0,
+        suppress_tokens=None if known_ids is None else list(range(known_ids, model.config.vocab_size)),
         return_dict_in_generate=True,
         output_scores=True,
     )

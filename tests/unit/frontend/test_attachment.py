@@ -32,7 +32,7 @@ def test_who_attaches_goes_on_hearing_of_a_sequence_that_an_earlier_caller_lets_
 ) -> None:
     followed: set[Sequence] = set()
     link = SimpleNamespace(forget=followed.discard)
-    monkeypatch.setattr(attachment, "Generation", lambda *_, **__: SimpleNamespace())
+    monkeypatch.setattr(attachment, "generation_of", lambda *_, **__: SimpleNamespace())
 
     async def model(name: str) -> Any:
         return SimpleNamespace()
