@@ -126,7 +126,9 @@ def main() -> None:
     rates = Rates(memory, options.blocks, options.together)
     for way, inward in (("swap out", False), ("swap in", True)):
         plain, swapping = rates.plain(inward), rates.swapping(inward)
-        print(f"{way:<9} {swapping / 1e9:6.1f} GB/s, plain copy {plain / 1e9:6.1f} GB/s: {100 * swapping / plain:5.1f} %")
+        print(
+            f"{way:<9} {swapping / 1e9:6.1f} GB/s, plain copy {plain / 1e9:6.1f} GB/s: {100 * swapping / plain:5.1f} %"
+        )
     rates.close()
     memory.close()
 
