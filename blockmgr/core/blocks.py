@@ -33,8 +33,6 @@ class Blocks:
         self.hash, self.parent, self.tokens = (columns[f"block.{n}"] for n in ("hash", "parent", "tokens"))
         self.filler, self.step, self.used = (columns[f"block.{n}"] for n in ("filler", "step", "used"))
         self.fence, self.indexed = columns["block.fence"], columns["block.indexed"]
-        self.positions: Indexes = np.arange(self.geometry.tokens_per_block)
-        """Of a block's tokens, within it."""
         self.reset()
 
     def reset(self) -> None:

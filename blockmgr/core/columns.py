@@ -74,12 +74,24 @@ class Writes:
 class Column:
     """One column's working copy. ``flat`` may be read freely and is written only through the methods here."""
 
-    __slots__ = ("_base", "_base_array", "_itemsize", "_ranges", "_scattered", "flat", "number", "spec", "stride")
+    __slots__ = (
+        "_base", "_base_array", "_itemsize", "_ranges", "_row_places", "_row_writes", "_rows", "_scattered", "flat", "number",
+        "spec", "stride",
+    )  # fmt: skip
 
     def __init__(
-        self, number: int, spec: ColumnSpec, flat: Array, base: int, scattered: Writes, ranges: list[tuple[int, int]]
+        self,
+        number: int,
+        spec: ColumnSpec,
+        flat: Array,
+        base: int,
+        scattered: Writes,
+        row_writes: Writes,
+        ranges: list[tuple[int, int]],
     ) -> None:
-        """A piece of the pool's memory, ``base`` elements from its beginning."""
+        """A piece of the pool's memory, ``base`` elements from its beginning. ``row_writes``: of the widest elements that
+        rows consist of.
+        """
         self.number = number
         self.spec = spec
         self.stride = spec.stride
@@ -89,6 +101,11 @@ class Column:
         self._base_array: Array = np.array(base, dtype=np.int64)
         self._itemsize = spec.itemsize
         self._scattered = scattered
+        self._row_writes = row_writes
+        self._rows: Array = flat.view(row_writes.elements.dtype).reshape(spec.rows, -1)
+        in_row = spec.width * spec.itemsize // row_writes.width
+        self._row_places: Indexes = base * spec.itemsize // row_writes.width + np.arange(in_row)
+        """Where the elements of the first row are."""
         self._ranges = ranges
 
     def get(self, index: int) -> int:
@@ -114,6 +131,12 @@ class Column:
         self.flat[indexes] = values
         self._scattered.arrays.append(indexes + self._base_array)
 
+    def scatter_rows(self, rows: Indexes, values: Array) -> None:
+        """Set whole rows; ``values`` has one for each of ``rows``. They are moved in few wide elements, not one by one."""
+        elements = np.ascontiguousarray(values, dtype=self.flat.dtype).view(self._rows.dtype)
+        self._rows[rows, : elements.shape[1]] = elements
+        self._row_writes.arrays.append((rows[:, None] * self._rows.shape[1] + self._row_places).ravel())
+
     def write(self, row: int, start: int, values: Array) -> None:
         """Set a contiguous piece of one row."""
         first = row * self.stride + start
@@ -129,6 +152,15 @@ class Column:
             places = np.concatenate((places, np.arange(first // size, last // size)))
         mine = places[(places >= self._base) & (places < end)] - self._base
         self.flat[mine] = committed[mine]
+        places = self._row_writes.places() - self._row_places[0]
+        mine = places[(places >= 0) & (places < self._rows.size)]
+        self._rows.reshape(-1)[mine] = committed.view(self._rows.dtype)[mine]
+
+
+def _row_element(spec: ColumnSpec) -> int:
+    """Bytes of the widest elements that rows consist of."""
+    row, to_next = spec.width * spec.itemsize, spec.stride * spec.itemsize
+    return max(width for width in ELEMENTS if row % width == 0 and to_next % width == 0)
 
 
 class Ledger(Protocol):
@@ -181,8 +213,8 @@ class Columns:
     def _column(self, number: int, spec: ColumnSpec, writes: dict[tuple[Moment, int], Writes]) -> Column:
         offset = self._layout.offsets[number]
         flat = self._bytes[offset : offset + spec.nbytes].view(spec.dtype)
-        scattered = writes[spec.applied, spec.itemsize]
-        return Column(number, spec, flat, offset // spec.itemsize, scattered, self._ranges)
+        scattered, row_writes = (writes[spec.applied, width] for width in (spec.itemsize, _row_element(spec)))
+        return Column(number, spec, flat, offset // spec.itemsize, scattered, row_writes, self._ranges)
 
     def __getitem__(self, name: str) -> Column:
         return self._by_name[name]

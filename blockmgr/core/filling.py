@@ -57,8 +57,7 @@ def fill(blocks: Blocks, full: FullBlocks, row: int, step: int) -> None:
         return
     blocks.hash.scatter(full.blocks, as_elements(full.keys))
     blocks.parent.scatter(full.blocks, full.parents)
-    places = full.blocks[:, None] * blocks.tokens.stride + blocks.positions
-    blocks.tokens.scatter(places.ravel(), full.tokens.ravel())
+    blocks.tokens.scatter_rows(full.blocks, full.tokens)
     blocks.filler.scatter(full.blocks, row)
     blocks.step.scatter(full.blocks, step)
     blocks.state.scatter(full.blocks, FILLING)

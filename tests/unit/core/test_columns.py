@@ -1,6 +1,7 @@
 """The working copy: what a transaction changed reaches the ledger in the order that readers rely on, or is undone."""
 
 import numpy as np
+import pytest
 
 from blockmgr.core.columns import Change, Columns
 from blockmgr.core.geometry import PoolGeometry
@@ -88,6 +89,35 @@ def test_a_rollback_takes_back_everything_since_the_last_commit() -> None:
     for column, old in zip(columns.ordered, before, strict=True):
         assert np.array_equal(column.flat, old), column.spec.name
     assert not columns.commit(), "nothing is left to commit"
+
+
+@pytest.mark.parametrize("tokens_per_block", [1, 3, 4, 16, 32, 40])
+def test_rows_set_whole_reach_the_ledger_and_are_taken_back_like_all_else(tokens_per_block: int) -> None:
+    geometry = PoolGeometry(tokens_per_block, 1, 12, max_sequences=2, max_length=64)
+    ledger = MemoryLedger(geometry)
+    columns = Columns(geometry, ledger)
+    tokens, size = columns["block.tokens"], tokens_per_block
+    rows = np.arange(3 * size, dtype=np.int32).reshape(3, size)
+    columns["block.tokens"].scatter_rows(np.array([7, 0, 11]), rows)
+    columns["block.hash"].put(2, np.void(b"h" * 16))
+    columns.commit()
+    committed = ledger.columns[tokens.number].reshape(12, size)
+    assert np.array_equal(committed[[7, 0, 11]], rows)
+    assert np.count_nonzero(committed) == 3 * size - 1
+    before = [column.flat.copy() for column in columns.ordered]
+    columns["block.tokens"].scatter_rows(np.array([7, 8]), rows[1:])
+    columns["block.hash"].put(2, np.void(b"g" * 16))
+    columns.rollback()
+    for column, old in zip(columns.ordered, before, strict=True):
+        assert np.array_equal(column.flat, old), column.spec.name
+
+
+def test_rows_are_moved_in_the_widest_elements_that_they_consist_of() -> None:
+    ledger = Watched(PoolGeometry(16, 1, 12, max_sequences=2, max_length=64))
+    columns = Columns(PoolGeometry(16, 1, 12, max_sequences=2, max_length=64), ledger)
+    columns["block.tokens"].scatter_rows(np.array([3, 4]), np.ones((2, 16), dtype=np.int32))
+    columns.commit()
+    assert [(change.width, len(change.values)) for change in ledger.changes] == [(64, 2)]
 
 
 def test_an_index_array_may_change_after_it_was_used() -> None:
