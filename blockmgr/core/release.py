@@ -40,7 +40,8 @@ def _record(state: PoolState, slot: int, reason: FinishReason) -> None:
             logprobs=logprobs if logprobs.any() else logprobs[:0],
             request=seqs.request.row(slot, seqs.request_length.get(slot)).tobytes(),
         ),
-        seqs.family.get(slot),
+        # What another took the place of is nobody's answer: it is not kept longer for the sake of those that live.
+        seqs.family.get(slot) if reason != FinishReason.REPLACED else -1,
     )
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from blockmgr.core.errors import InvalidMessage
-from blockmgr.core.messages import Child, Fork, Forked, Reorder
+from blockmgr.core.geometry import slot_of
+from blockmgr.core.messages import Child, Finished, Fork, Forked, Reorder
 from blockmgr.core.states import BlockState, FinishReason, Refusal, Residency
 from tests.unit.core.talk import Talk, Talker, ids, ints
 
@@ -65,6 +66,18 @@ def test_kept_outputs_live_through_a_restart_of_the_manager() -> None:
     (handle,) = keep(executor, parent, [60]).handles
     talk.restart()
     assert tokens(talk, handle) == [*ids(6), 60]
+
+
+def test_what_another_took_the_place_of_is_not_kept_longer_for_its_familys_sake() -> None:
+    talk = Talk()
+    executor = talk.executor()
+    parent = executor.prefilled(ids(6))
+    handles = keep(executor, parent, [60], [61]).handles
+    names = [talk.pool.state.sequences.uuid.key(slot_of(handle)) for handle in handles]
+    executor.send(finished=Finished(ints(*handles), [FinishReason.REPLACED, FinishReason.STOP]))
+    talk.clock.now += 61
+    talk.pool.tick()
+    assert [talk.pool.state.archive.find(name) is not None for name in names] == [False, True]
 
 
 def test_an_output_that_cannot_be_is_refused_and_nothing_changes() -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pagehold.client.errors import ServerFault as ServerFault
     from pagehold.client.errors import Unavailable as Unavailable
     from pagehold.client.errors import Unsupported as Unsupported
+    from pagehold.client.events import BeamSearchParameters as BeamSearchParameters
     from pagehold.client.events import CacheParameters as CacheParameters
     from pagehold.client.events import Completion as Completion
     from pagehold.client.events import Delta as Delta
@@ -61,8 +62,8 @@ _NAMES = {
     "errors": "AlreadyExists BadStream Cancelled Conflict DataLoss DeadlineExceeded GenerationLost InvalidRequest "
     "NeverFits NotFound NotRead OutOfRange Overloaded PageholdError PreconditionFailed ServerFault Unavailable "
     "Unsupported",
-    "events": "CacheParameters Completion Delta EndReason Event Finished Output Progress SamplingParameters Started "
-    "StoppingParameters Timings Usage",
+    "events": "BeamSearchParameters CacheParameters Completion Delta EndReason Event Finished Output Progress "
+    "SamplingParameters Started StoppingParameters Timings Usage",
     "parameters": "Parameters Request",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -11,6 +11,7 @@ from pagehold.client.descriptions import (
     ServerInfo,
 )
 from pagehold.client.events import (
+    BeamSearchParameters,
     CacheParameters,
     Delta,
     EndReason,
@@ -31,6 +32,11 @@ _REASONS = {
     generation_pb2.END_REASON_CANCELLED: EndReason.CANCELLED,
     generation_pb2.END_REASON_DEADLINE: EndReason.DEADLINE,
 }
+_STOPPING: dict[int, bool | str] = {
+    parameters_pb2.EARLY_STOPPING_ON: True,
+    parameters_pb2.EARLY_STOPPING_OFF: False,
+    parameters_pb2.EARLY_STOPPING_NEVER: "never",
+}
 _STATES = {
     requests_pb2.REQUEST_STATE_WAITING: RequestState.WAITING,
     requests_pb2.REQUEST_STATE_RUNNING: RequestState.RUNNING,
@@ -45,7 +51,8 @@ def event_of(message: generation_pb2.GenerationEvent) -> Event | None:
     if kind == "started":
         return started_of(message.started)
     if kind == "progress":
-        return Progress(message.progress.computed_tokens, message.progress.prompt_tokens)
+        progress = message.progress
+        return Progress(progress.computed_tokens, progress.prompt_tokens, progress.beam_tokens)
     if kind == "delta":
         delta = message.delta
         return Delta(delta.output, delta.first_token, tuple(delta.ids), delta.text)
@@ -67,6 +74,7 @@ def started_of(message: generation_pb2.Started) -> Started:
         cache=_cache_of(message.cache),
         priority=message.priority,
         seeds=tuple(message.seeds),
+        beam_search=_beam_search_of(message.beam_search) if message.HasField("beam_search") else None,
     )
 
 
@@ -80,6 +88,7 @@ def finished_of(message: generation_pb2.Finished) -> Finished:
         stop_token_id=_said(message, "stop_token_id"),
         usage=Usage(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens),
         timings=Timings(timings.queued, _said(timings, "first_token"), timings.total),
+        score=_said(message, "score"),
     )
 
 
@@ -95,6 +104,12 @@ def _stopping_of(message: parameters_pb2.StoppingParameters) -> StoppingParamete
         stop=tuple(message.stop),
         stop_token_ids=tuple(message.stop_token_ids),
         ignore_eos=_said(message, "ignore_eos"),
+    )
+
+
+def _beam_search_of(message: parameters_pb2.BeamSearchParameters) -> BeamSearchParameters:
+    return BeamSearchParameters(
+        message.beam_width, message.length_penalty, _STOPPING.get(message.early_stopping, False)
     )
 
 

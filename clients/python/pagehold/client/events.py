@@ -35,6 +35,15 @@ class SamplingParameters:
 
 
 @dataclass(frozen=True, slots=True)
+class BeamSearchParameters:
+    """How a beam search goes. ``early_stopping``: True, False, or "never"."""
+
+    beam_width: int
+    length_penalty: float
+    early_stopping: bool | str
+
+
+@dataclass(frozen=True, slots=True)
 class StoppingParameters:
     """Where an output ends. None: not said."""
 
@@ -69,14 +78,17 @@ class Started:
     priority: int
     seeds: tuple[int, ...] = ()
     """The seed of each output: a request of its own with that seed has the same tokens."""
+    beam_search: BeamSearchParameters | None = None
+    """None: it is no beam search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a long prompt has been computed, cached tokens included."""
+    """How far a long prompt has been computed, cached tokens included; and of a beam search, how long its beams are."""
 
     computed_tokens: int
     prompt_tokens: int
+    beam_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +128,9 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An output has ended, at the stop string ``stop``, at the token ``stop_token_id``, or at neither."""
+    """An output has ended, at the stop string ``stop``, at the token ``stop_token_id``, or at neither. ``score`` is what an
+    output of a beam search is ranked by.
+    """
 
     output: int
     reason: EndReason
@@ -124,6 +138,7 @@ class Finished:
     stop_token_id: int | None
     usage: Usage
     timings: Timings
+    score: float | None = None
 
 
 Event = Started | Progress | Delta | Finished

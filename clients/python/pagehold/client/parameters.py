@@ -1,13 +1,13 @@
 """What a caller asks for, as keyword arguments, and the messages made of it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 from uuid import uuid4
 
 import grpc
 
 from pagehold.client.errors import Details, InvalidRequest
-from pagehold.inference.v1 import generation_pb2, prompt_pb2
+from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
 
 Built = TypeVar("Built")
 
@@ -35,6 +35,14 @@ class Parameters(TypedDict, total=False):
     """Same seed, prompt and parameters, same tokens."""
     n: int | None
     """Outputs: so many samples of the prompt, each with a seed of its own (``Started.seeds``)."""
+    beam_width: int | None
+    """Search for the likeliest outputs with so many beams, in place of sampling: as many outputs, the best first."""
+    length_penalty: float | None
+    """Of a beam search: an output is ranked by its log-probability divided by its length to the power of this."""
+    early_stopping: bool | Literal["never"] | None
+    """Of a beam search: whether it ends as soon as as many outputs have ended as there are beams; "never": only once none
+    can become better.
+    """
     max_tokens: int | None
     min_tokens: int | None
     stop: str | Sequence[str] | None
@@ -70,6 +78,9 @@ _PATHS = {
     "min_p": "sampling.min_p",
     "seed": "sampling.seed",
     "n": "sampling.n",
+    "beam_width": "beam_search.beam_width",
+    "length_penalty": "beam_search.length_penalty",
+    "early_stopping": "beam_search.early_stopping",
     "max_tokens": "stopping.max_tokens",
     "min_tokens": "stopping.min_tokens",
     "stop": "stopping.stop",
@@ -83,6 +94,12 @@ _PATHS = {
     "time_budget": "time_budget",
 }
 """Where each parameter stands in a ``GenerateRequest``. Errors name fields so, the server's and this module's."""
+
+_STOPPING = (
+    (True, parameters_pb2.EARLY_STOPPING_ON),
+    (False, parameters_pb2.EARLY_STOPPING_OFF),
+    ("never", parameters_pb2.EARLY_STOPPING_NEVER),
+)
 
 _OF_PROMPT = frozenset({"prompt", "ids", "messages", "add_generation_prompt"})
 
@@ -122,7 +139,7 @@ def generate_request(parameters: Mapping[str, Any]) -> generation_pb2.GenerateRe
     _put_prompt(request.prompt, parameters, violations)
     for name, path in _PATHS.items():
         if (value := parameters.get(name)) is not None:
-            violations.put(request, path, _listed(name, value))
+            violations.put(request, path, _as_sent(name, value))
     violations.check()
     if not request.HasField("request_id"):
         request.request_id = f"py-{uuid4().hex}"
@@ -176,8 +193,12 @@ def _put_chat(chat: prompt_pb2.Chat, parameters: Mapping[str, Any], violations: 
         violations.put(chat, "add_generation_prompt", wanted)
 
 
-def _listed(name: str, value: Any) -> Any:
-    """A list where the field takes one; a single stop string need not be in a list."""
+def _as_sent(name: str, value: Any) -> Any:
+    """A list where the field takes one; a single stop string need not be in a list. When a beam search ends, by number."""
+    if name == "early_stopping":
+        # By identity: a 1 is no answer to whether.
+        found = [number for said, number in _STOPPING if value is said or value == said == "never"]
+        return found[0] if found else str(value)
     if name == "stop" and isinstance(value, str):
         return [value]
     return list(value) if name in ("stop", "stop_token_ids") and isinstance(value, Iterable) else value

@@ -53,7 +53,8 @@ class Transcript:
         self.started: Started | None = None
         self.deliveries = 0
         self._first_token = first_token
-        self._computed = 0
+        self._come = (0, 0)
+        """Tokens of beams, and of the prompt, that progress has told of."""
         self._outputs: dict[int, _Delivered] = {}
 
     @property
@@ -121,9 +122,10 @@ class Transcript:
         return None
 
     def _add_progress(self, progress: Progress) -> Progress | None:
-        if progress.computed_tokens <= self._computed or self._outputs:
+        come = (progress.beam_tokens, progress.computed_tokens)
+        if come <= self._come or self._outputs:
             return None
-        self._computed = progress.computed_tokens
+        self._come = come
         return progress
 
     def _add_delta(self, delta: Delta) -> Delta | None:

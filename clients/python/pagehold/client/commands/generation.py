@@ -45,6 +45,15 @@ def generate(
     n: Annotated[
         int | None, typer.Option("--n", help="So many samples of the prompt, each printed once it is whole.")
     ] = None,
+    beam_width: Annotated[
+        int | None, typer.Option("--beam-width", help="Search for the likeliest outputs with so many beams.")
+    ] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option("--length-penalty", help="Of a beam search: favours the long, below 0 the short.")
+    ] = None,
+    early_stopping: Annotated[
+        str | None, typer.Option("--early-stopping", help="When a beam search ends: true, false or never.")
+    ] = None,
     max_tokens: MaxTokens = None,
     min_tokens: Annotated[int | None, typer.Option("--min-tokens", help="Do not end before so many tokens.")] = None,
     stop: Stop = None,
@@ -80,6 +89,9 @@ def generate(
         "min_p": min_p,
         "seed": seed,
         "n": n,
+        "beam_width": beam_width,
+        "length_penalty": length_penalty,
+        "early_stopping": _early_stopping_of(early_stopping),
         "max_tokens": max_tokens,
         "min_tokens": min_tokens,
         "stop": stop,
@@ -95,7 +107,14 @@ def generate(
         "time_budget": time_budget,
     }
     with connected(address) as client, client.stream(**given, timeout=timeout, retry_overload=retry_overload) as stream:
-        _print(stream, json, whole=(n or 1) > 1)
+        _print(stream, json, whole=(beam_width or n or 1) > 1)
+
+
+def _early_stopping_of(text: str | None) -> bool | str | None:
+    said: dict[str | None, bool | str | None] = {None: None, "true": True, "false": False, "never": "never"}
+    if text not in said:
+        raise typer.BadParameter(f"--early-stopping is {text!r}; it is true, false or never")
+    return said[text]
 
 
 def _prompt_of(prompt: str | None, ids: str | None, chat: bool, system: str | None) -> dict[str, Any]:
@@ -143,10 +162,17 @@ def _print(stream: "CompletionStream", json: bool, whole: bool) -> None:
 
 
 def _print_output(stream: "CompletionStream", ended: "Finished") -> None:
-    """An output under a heading with its number, its seed, and why it ended."""
+    """An output under a heading with its number, its seed or its score, and why it ended."""
     text = stream.text_of(ended.output)
-    seed = stream.started.seeds[ended.output] if stream.started is not None and stream.started.seeds else "unknown"
-    heading = f"--- output {ended.output}, seed {seed}: {ended.usage.output_tokens} tokens, {ended.reason}\n"
+    seeds = stream.started.seeds if stream.started is not None else ()
+    what = (
+        f"seed {seeds[ended.output]}"
+        if seeds
+        else f"score {ended.score:.4f}"
+        if ended.score is not None
+        else "unscored"
+    )
+    heading = f"--- output {ended.output}, {what}: {ended.usage.output_tokens} tokens, {ended.reason}\n"
     sys.stdout.write(heading + text + "\n" * (not text.endswith("\n")))
     sys.stdout.flush()
 
