@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from blockmgr.core.geometry import handle_of
-from blockmgr.core.messages import Admitted, Message, Reply, TableUpdate
+from blockmgr.core.messages import Admitted, Forked, Message, Reply, TableUpdate
 from blockmgr.core.states import Refusal
 from executor.engine.engine import Engine, Ways
 from executor.engine.flight import Flight
@@ -91,10 +91,15 @@ class FakeSession:
         found, self._reply = self._reply, None
         return found
 
-    def answer(self, **more: Any) -> Reply:
-        """Answer the last turn. Whoever is ``short`` gets nothing."""
+    def answer(self, forks: Refusal = Refusal.NONE, **more: Any) -> Reply:
+        """Answer the last turn. Whoever is ``short`` gets nothing. ``forks``: why they are refused, if they are."""
         turn = self.turns[-1]
         reply = Reply(len(self.turns), **{"free_blocks": 1000} | more)
+        for fork in turn.forks:
+            # With a table of their own: that blocks are shared is the manager's business.
+            born = [] if forks else [handle_of(1, self._slots + place) for place in range(len(fork.children))]
+            self._slots += len(born)
+            reply.forked.append(Forked(fork.parent, born, forks))
         wanted = zip(*(array.tolist() for array in (turn.reservations.handles, turn.reservations.lengths)), strict=True)
         for handle, length in wanted:
             if handle not in reply.short:
