@@ -5,7 +5,7 @@ Nothing of a GPU is loaded before memory of it is made or mapped.
 
 from __future__ import annotations
 
-from blockmgr.arena.base import Arena, ArenaError, Extent, Mapping, NoSuchGpu
+from blockmgr.arena.base import Arena, ArenaError, ArenaUnavailable, Extent, Mapping, NoSuchGpu
 from blockmgr.arena.cuda import CudaArena
 from blockmgr.arena.cuda_ipc import CudaIpcArena
 from blockmgr.arena.cuda_ipc_mapping import CudaIpcMapping
@@ -34,6 +34,7 @@ __all__ = [
     "ARENAS",
     "Arena",
     "ArenaError",
+    "ArenaUnavailable",
     "CudaArena",
     "CudaIpcArena",
     "CudaIpcMapping",

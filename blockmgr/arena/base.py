@@ -13,6 +13,10 @@ class ArenaError(Exception):
     """Memory cannot be made, taken over, changed or mapped as asked; the text names the value and the limit."""
 
 
+class ArenaUnavailable(ArenaError):
+    """Memory of this kind cannot be had on this machine as it is: a driver or a library is missing, or does not answer."""
+
+
 class NoSuchGpu(ArenaError):
     """The GPU that memory lies on, or is to lie on, is not one that this process can use; both UUIDs are named."""
 

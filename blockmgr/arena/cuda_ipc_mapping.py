@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
-from blockmgr.arena.base import ArenaError, Extent
+from blockmgr.arena.base import ArenaError, ArenaUnavailable, Extent
 from blockmgr.arena.gpu_mapping import GpuMapping
 
 
@@ -85,5 +85,5 @@ def _runtime() -> Any:
     try:
         from cupy.cuda import runtime
     except ImportError as error:
-        raise ArenaError("cupy is not installed: pip install 'pagehold[cuda]'") from error
+        raise ArenaUnavailable("cupy is not installed: pip install 'pagehold[cuda]'") from error
     return runtime

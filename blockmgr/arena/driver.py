@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from blockmgr.arena.base import ArenaError, NoSuchGpu
+from blockmgr.arena.base import ArenaError, ArenaUnavailable, NoSuchGpu
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MPS_FOLDER = "CUDA_MPS_PIPE_DIRECTORY"
@@ -31,16 +31,16 @@ def load() -> Any:
     """Return `cuda.bindings.driver`, initialised. The GPUs that this process sees are settled from then on.
 
     Raises:
-        ArenaError: it is not installed, or there is no driver or no GPU.
+        ArenaUnavailable: it is not installed, or there is no driver or no GPU.
     """
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        raise ArenaError("cuda-bindings is not installed: pip install 'pagehold[cuda]'") from error
+        raise ArenaUnavailable("cuda-bindings is not installed: pip install 'pagehold[cuda]'") from error
     try:
         (status,) = driver.cuInit(0)
     except RuntimeError as error:
-        raise ArenaError(f"there is no CUDA driver: {error}") from error
+        raise ArenaUnavailable(f"there is no CUDA driver: {error}") from error
     if int(status):
         raise DriverError("cuInit", status)
     return driver
@@ -75,7 +75,7 @@ def visible_gpus() -> list[str]:
     """Return the UUIDs of the GPUs that this process can use, by ordinal: torch's `cuda:0` is the first.
 
     Raises:
-        ArenaError: as for `load`.
+        ArenaUnavailable: as for `load`.
     """
     driver = load()
     return [
@@ -89,7 +89,7 @@ def ordinal_of(uuid: str) -> int:
 
     Raises:
         NoSuchGpu: it does not see it; those that it sees are named.
-        ArenaError: as for `load`.
+        ArenaUnavailable: as for `load`.
     """
     found = visible_gpus()
     if uuid in found:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from blockmgr.arena.base import ArenaError, NoSuchGpu
+from blockmgr.arena.base import ArenaUnavailable, NoSuchGpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def gpus() -> list[Gpu]:
     """Return every GPU of this machine, in NVML's order, with its memory as it is now.
 
     Raises:
-        ArenaError: NVML is not installed, or there is no driver.
+        ArenaUnavailable: NVML is not installed, or there is no driver.
     """
     with _nvml() as nvml:
         return [_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
@@ -37,7 +37,7 @@ def find_gpu(uuid: str) -> Gpu:
 
     Raises:
         NoSuchGpu: it is not one of this machine's; those are named.
-        ArenaError: as for `gpus`.
+        ArenaUnavailable: as for `gpus`.
     """
     found = gpus()
     for gpu in found:
@@ -51,7 +51,7 @@ def _nvml() -> Iterator[Any]:
     try:
         import pynvml
     except ImportError as error:
-        raise ArenaError("nvidia-ml-py is not installed: pip install 'pagehold[cuda]'") from error
+        raise ArenaUnavailable("nvidia-ml-py is not installed: pip install 'pagehold[cuda]'") from error
     try:
         pynvml.nvmlInit()
         try:
@@ -59,7 +59,7 @@ def _nvml() -> Iterator[Any]:
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        raise ArenaError(f"NVML does not answer: {error}") from error
+        raise ArenaUnavailable(f"NVML does not answer: {error}") from error
 
 
 def _describe(nvml: Any, index: int) -> Gpu:

@@ -2,7 +2,7 @@
 
 import grpc
 
-from blockmgr.arena.base import ArenaError, NoSuchGpu
+from blockmgr.arena.base import ArenaError, ArenaUnavailable, NoSuchGpu
 from blockmgr.core.errors import (
     AlreadyExists,
     BlockManagerError,
@@ -57,6 +57,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (PoolExhausted, Kind(grpc.StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_POOL_EXHAUSTED, 0.1)),
     (TooManyCalls, Kind(grpc.StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_TOO_MANY_CALLS, 1.0)),
     (NoSuchGpu, Kind(grpc.StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_PRECONDITION)),
+    (ArenaUnavailable, Kind(grpc.StatusCode.FAILED_PRECONDITION, reasons.ERROR_REASON_PRECONDITION)),
     (ArenaError, Kind(grpc.StatusCode.RESOURCE_EXHAUSTED, reasons.ERROR_REASON_OUT_OF_MEMORY)),
     (NotFound, Kind(grpc.StatusCode.NOT_FOUND, reasons.ERROR_REASON_NOT_FOUND)),
     (AlreadyExists, Kind(grpc.StatusCode.ALREADY_EXISTS, reasons.ERROR_REASON_ALREADY_EXISTS)),

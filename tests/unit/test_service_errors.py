@@ -10,7 +10,7 @@ import structlog
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from blockmgr.arena.base import ArenaError
+from blockmgr.arena.base import ArenaError, ArenaUnavailable
 from blockmgr.core.errors import (
     AlreadyExists,
     IdentityMismatch,
@@ -44,6 +44,7 @@ CASES = [
     (ChangedMeanwhile("generation of block 4", 7, 8), Code.ABORTED, "CHANGED_MEANWHILE"),
     (PoolExhausted(9, 4), Code.RESOURCE_EXHAUSTED, "POOL_EXHAUSTED"),
     (TooManyCalls("sessions", 64), Code.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS"),
+    (ArenaUnavailable("there is no CUDA driver"), Code.FAILED_PRECONDITION, "PRECONDITION"),
     (ArenaError("pool: no 4096 bytes of memory"), Code.RESOURCE_EXHAUSTED, "OUT_OF_MEMORY"),
     (NotFound("no pool is called x"), Code.NOT_FOUND, "NOT_FOUND"),
     (AlreadyExists("an executor named x is alive"), Code.ALREADY_EXISTS, "ALREADY_EXISTS"),
