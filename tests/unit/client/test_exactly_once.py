@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagehold.client.decoding import event_of
 from pagehold.client.errors import BadStream
 from pagehold.client.events import Delta, EndReason, Event, Finished, Progress, Started, Timings, Usage
 from pagehold.client.transcript import Transcript
@@ -105,6 +106,25 @@ def test_an_answer_of_another_request_is_an_error() -> None:
     generation.take(Answer(name="a").started())
     with pytest.raises(BadStream, match="instead of"):
         generation.take(Answer(name="b").started())
+
+
+def test_a_generation_is_complete_once_as_many_outputs_have_ended_as_were_asked_for() -> None:
+    transcript = Transcript()
+    started = Answer().started()
+    started.started.sampling.n = 3
+    event = event_of(started)
+    assert event is not None
+    transcript.add(event)
+    for output in (2, 0, 1):
+        assert not transcript.complete
+        transcript.add(Delta(output, 0, (output,), str(output)))
+        transcript.add(Finished(output, EndReason.STOP, None, None, Usage(5, 2, 1), Timings(0, 0, 0)))
+    assert transcript.complete
+    whole = transcript.completion()
+    assert [(output.index, output.ids, output.text) for output in whole.outputs] == [
+        (output, (output,), str(output)) for output in range(3)
+    ]
+    assert whole.usage == Usage(prompt_tokens=5, cached_tokens=2, output_tokens=3)
 
 
 def test_each_of_several_outputs_ends_once() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from executor.frontend import parameters
 from executor.frontend.errors import InvalidRequest
+from executor.outputs import output_of, seed_of
 from pagehold.engine.v1 import description_pb2, request_pb2
 from pagehold.inference.v1 import generation_pb2
 
@@ -84,6 +85,21 @@ def test_a_request_larger_than_what_is_kept_is_refused_with_both_numbers() -> No
     with pytest.raises(InvalidRequest, match=r"32\d+ bytes, but 4096 are kept"):
         parameters.check_size(settled, 4096)
     assert parameters.check_size(settled, 1 << 16) == settled.SerializeToString(deterministic=True)
+
+
+def test_several_outputs_are_echoed_with_the_seed_of_each() -> None:
+    settled = settle(sampling={"seed": 5, "n": 3})
+    assert settled.outputs == parameters.sampling_of(settled).n == 3
+    assert parameters.seeds_of(settled) == [5, seed_of(5, 1), seed_of(5, 2)]
+    assert (parameters.sampling_of(settle()).n, len(parameters.seeds_of(settle()))) == (1, 1)
+
+
+def test_of_several_outputs_the_one_that_takes_most_must_fit_what_is_kept() -> None:
+    settled = settle(sampling={"seed": 0, "n": 2})
+    size = len(parameters.check_size(settled, 4096))
+    assert size == output_of(settled, b"r" * 16, 1).ByteSize()
+    with pytest.raises(InvalidRequest, match=f"take {size} bytes, but {size - 1} are kept"):
+        parameters.check_size(settled, size - 1)
 
 
 def test_digests_tell_bodies_and_callers_apart() -> None:
