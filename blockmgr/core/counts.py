@@ -1,10 +1,9 @@
 """What a pool has done since its manager started, in numbers. Nothing is decided by them, and none is stored."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from blockmgr.core.events import Event, EventKind
+from blockmgr.core.events import KeptEvents
 
 
 @dataclass(slots=True)
@@ -21,9 +20,9 @@ class Counts:
     """Of these, tokens whose KV was there already, when they were admitted or looked again."""
     output_tokens: int = 0
     """Tokens recorded behind prompts."""
-    events: Counter[EventKind] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
     """Events by kind."""
-    blocks: Counter[EventKind] = field(default_factory=Counter)
+    blocks: Counter[str] = field(default_factory=Counter)
     """Blocks named by events of a kind."""
 
     def tokens(self) -> tuple[int, int, int]:
@@ -34,8 +33,8 @@ class Counts:
         """A transaction that began at these sums is undone."""
         self.prompt_tokens, self.cached_prompt_tokens, self.output_tokens = tokens
 
-    def happened(self, events: Iterable[Event]) -> None:
+    def happened(self, events: KeptEvents) -> None:
         """Count a committed transaction's events."""
-        for event in events:
-            self.events[event.kind] += 1
-            self.blocks[event.kind] += len(event.blocks)
+        for kind, blocks in events.blocks_by_kind():
+            self.events[kind] += 1
+            self.blocks[kind] += blocks

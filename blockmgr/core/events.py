@@ -64,12 +64,9 @@ class Event:
     revision: int = 0
     time: float = 0.0
 
-    def packed(self) -> "Record":
-        """The event as it is kept."""
-        return (
-            self.kind._value_, self.handle, self.uuid, self.executor, tuple(self.blocks), self.tokens, self.detail,
-            self.revision, self.time,
-        )  # fmt: skip
+    def said(self) -> "Said":
+        """What it says, as it is kept."""
+        return self.kind._value_, self.handle, self.uuid, self.executor, tuple(self.blocks), self.tokens, self.detail
 
     @classmethod
     def unpacked(cls, record: "Record") -> "Event":
@@ -78,11 +75,15 @@ class Event:
         return cls(EventKind(kind), handle, uuid, executor, list(blocks), tokens, detail, revision, time)
 
 
+Said = tuple[str, int, bytes, str, tuple[int, ...], int, str]
+"""An event's fields but for revision and time, which it has once its transaction is committed."""
+
 Record = tuple[str, int, bytes, str, tuple[int, ...], int, str, int, float]
 """An event's fields. Python's garbage collector soon leaves such a tuple alone, while it would walk through every kept
 ``Event`` again and again: with tens of thousands of them the manager stood still for tens of milliseconds.
 """
 
+KIND: Final = 0
 BLOCKS: Final = 4
 REVISION: Final = 7
 """Places in a record."""
@@ -106,6 +107,10 @@ class KeptEvents(Sequence[Event]):
             return list(map(Event.unpacked, self._records[index]))
         return Event.unpacked(self._records[index])
 
+    def blocks_by_kind(self) -> list[tuple[str, int]]:
+        """For each its kind, and how many blocks it names."""
+        return [(record[KIND], len(record[BLOCKS])) for record in self._records]
+
     def about(self, block: int, limit: int = 16) -> list[Event]:
         """The last events that name a block, oldest first."""
         naming = (record for record in reversed(self._records) if block in record[BLOCKS])
@@ -117,9 +122,11 @@ class EventLog:
 
     def __init__(self, columns: Columns, keep: int = 65536) -> None:
         self._revision = columns["pool.revision"]
-        self._pending: list[Event] = []
+        self._pending: list[Said] = []
         self._numbered = 0
         """How many of them have their revisions."""
+        self._time = 0.0
+        """When the last ones got theirs."""
         self._kept: deque[Record] = deque(maxlen=keep)
 
     @property
@@ -134,32 +141,31 @@ class EventLog:
 
     def add(self, event: Event) -> None:
         """Note an event of the running transaction."""
-        self._pending.append(event)
+        self._pending.append(event.said())
 
-    def add_all(self, events: Iterable[Event]) -> None:
-        """Note several."""
+    def add_all(self, events: Iterable[Said]) -> None:
+        """Note several of which there is no object yet: there are many of them, and mostly nobody asks for one."""
         self._pending.extend(events)
 
     def number(self, now: float) -> int:
         """Give the running transaction's events their revisions, as its last change. Returns the revision after it.
 
-        May be repeated within a transaction: an event keeps the revision that it has.
+        May be repeated within a transaction: an event keeps the revision that it has; the time is the last one's.
         """
-        before, new = self._revision.get(0), self._pending[self._numbered :]
-        if not new:
-            return before
-        for revision, event in enumerate(new, before + 1):
-            event.revision, event.time = revision, now
-        self._numbered += len(new)
-        self._revision.put(0, before + len(new))
-        return before + len(new)
+        revision, new = self._revision.get(0), len(self._pending) - self._numbered
+        if new:
+            revision += new
+            self._numbered, self._time = len(self._pending), now
+            self._revision.put(0, revision)
+        return revision
 
-    def publish(self) -> list[Event]:
-        """The transaction is committed: keep its events and return them."""
-        events = self._pending
+    def publish(self) -> KeptEvents:
+        """The transaction is committed: keep its events, which are numbered, and return them."""
+        first, time = self._revision.get(0) - len(self._pending) + 1, self._time
+        records = [(*said, revision, time) for revision, said in enumerate(self._pending, first)]
         self.drop()
-        self._kept.extend(map(Event.packed, events))
-        return events
+        self._kept.extend(records)
+        return KeptEvents(records)
 
     def drop(self) -> None:
         """Those of the running transaction are no more pending; it may have failed."""

@@ -109,7 +109,7 @@ def _grow(state: PoolState, named: Named, missing: Indexes, reply: Reply, whole:
     seqs.blocks.scatter(slots, have + missing)
     pieces = [slice(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True)]
     reply.tables += map(TableUpdate, handles, have.tolist(), [taken[piece] for piece in pieces])
-    numbers: list[int] = taken.tolist()
+    numbers: tuple[int, ...] = tuple(taken.tolist())
     state.note_each(EventKind.GREW, slots, handles, [numbers[piece] for piece in pieces])
 
 

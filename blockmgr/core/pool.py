@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from blockmgr.core import deaths
 from blockmgr.core.columns import Ledger
@@ -36,7 +36,7 @@ class Pool(Operations):
         first_epoch: int = 1,
         now: Callable[[], float] = time.time,
         encode: Callable[[Reply], bytes] = pickle.dumps,
-        on_events: Callable[[list[Event]], None] | None = None,
+        on_events: Callable[[Sequence[Event]], None] | None = None,
     ) -> None:
         """``fresh``: the ledger is empty; otherwise its state is taken over and everything derived is rebuilt.
 

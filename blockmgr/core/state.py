@@ -71,14 +71,14 @@ class PoolState:
             )
         )
 
-    def note_each(self, kind: EventKind, slots: Indexes, handles: list[int], blocks: list[list[int]]) -> None:
+    def note_each(self, kind: EventKind, slots: Indexes, handles: list[int], blocks: list[tuple[int, ...]]) -> None:
         """Note an event about each of many sequences of one executor."""
         seqs = self.sequences
-        executor = self.executors.name_of(seqs.owner.get(int(slots[0])))
+        name, executor = kind.value, self.executors.name_of(seqs.owner.get(int(slots[0])))
         uuids, counts = seqs.uuid.flat[slots].tolist(), seqs.count.flat[slots].tolist()
         self.events.add_all(
             [
-                Event(kind, handle, uuid, executor, named, count)
+                (name, handle, uuid, executor, named, count, "")
                 for handle, uuid, count, named in zip(handles, uuids, counts, blocks, strict=True)
             ]
         )

@@ -1,7 +1,7 @@
 """A pool's state changes whole or not at all: what every call of ``Pool`` rests on."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from blockmgr.core import recovery
@@ -24,7 +24,7 @@ class Transactions:
         fresh: bool,
         first_epoch: int,
         now: Callable[[], float] = time.time,
-        on_events: Callable[[list[Event]], None] | None = None,
+        on_events: Callable[[Sequence[Event]], None] | None = None,
     ) -> None:
         """Make a fresh pool, or take over what the ledger holds and derive the rest anew (see ``Pool``)."""
         self.geometry = geometry

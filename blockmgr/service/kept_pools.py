@@ -1,7 +1,7 @@
 """Pools whose descriptors came back from a store or from executors: ledger and memory put together again."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from blockmgr.arena import Arena, Extent, arena_of_kind
 from blockmgr.core.errors import BlockManagerError, LedgerCorrupt
@@ -27,7 +27,7 @@ def adopt_pool(
     descriptors: dict[str, list[int]],
     redo: RedoLog,
     encode: Callable[[Reply], bytes],
-    on_events: Callable[[list[Event]], None],
+    on_events: Callable[[Sequence[Event]], None],
 ) -> ManagedPool:
     """Go on with a pool whose descriptors came back. Takes them out of ``descriptors`` and owns them.
 

@@ -1,7 +1,7 @@
 """The block manager itself: its pools, its members, and what ties a registration to both. No gRPC in here."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -30,7 +30,7 @@ class Manager:
         self.deposits = Deposits(notifier)
         self.members = Members()
         self.pools: dict[str, ManagedPool] = {}
-        self.watchers: set[Callable[[str, list[Event]], None]] = set()
+        self.watchers: set[Callable[[str, Sequence[Event]], None]] = set()
         """Told of each committed transaction's events, by pool."""
         self._lost: dict[int, str] = {}
         """Why pools are no more, by their number: their executors are told when they next say something."""
@@ -116,10 +116,10 @@ class Manager:
         """A reply as it is sent and kept, under this manager's epoch."""
         return self._encode(reply, self.epoch)
 
-    def publisher(self, name: str) -> Callable[[list[Event]], None]:
+    def publisher(self, name: str) -> Callable[[Sequence[Event]], None]:
         """What tells everybody who watches of the events of a pool."""
 
-        def publish(events: list[Event]) -> None:
+        def publish(events: Sequence[Event]) -> None:
             for watcher in list(self.watchers):
                 watcher(name, events)
 

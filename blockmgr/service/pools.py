@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -165,7 +165,7 @@ def create_pool(
     memory: tuple[Arena, bytes],
     redo: RedoLog,
     encode: Callable[[Reply], bytes],
-    on_events: Callable[[list[Event]], None],
+    on_events: Callable[[Sequence[Event]], None],
 ) -> ManagedPool:
     """Make a pool over its device's memory, which it owns: ledger, allocator, host tier. If one of them cannot be had,
     nothing is left behind, the memory given included.

@@ -56,7 +56,7 @@ class Driver:
         *,
         max_sequences: int = 1024,
         max_length: int = 2048,
-        on_events: Callable[[list[Event]], None] | None = None,
+        on_events: Callable[[Sequence[Event]], None] | None = None,
     ) -> None:
         """``usable_blocks`` does not count the null block, which comes on top."""
         self.geometry = PoolGeometry(

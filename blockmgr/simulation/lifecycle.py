@@ -1,6 +1,6 @@
 """A handful of requests come, grow and go in a small pool, event by event."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from blockmgr.core.events import Event
@@ -121,7 +121,7 @@ class _ContiguousSide:
 
 
 class _PagedSide:
-    def __init__(self, on_events: Callable[[list[Event]], None] | None) -> None:
+    def __init__(self, on_events: Callable[[Sequence[Event]], None] | None) -> None:
         self.driver = Driver(SLOTS // TOKENS_PER_BLOCK, TOKENS_PER_BLOCK, on_events=on_events)
         self.handles: dict[str, int] = {}
 
@@ -154,7 +154,7 @@ class _PagedSide:
         return [block for handle in self.handles.values() for block in self.driver.table(handle)]
 
 
-def live_through(on_events: Callable[[list[Event]], None] | None = None) -> Lifecycle:
+def live_through(on_events: Callable[[Sequence[Event]], None] | None = None) -> Lifecycle:
     """Play the script on both pools. ``on_events`` hears what the paged pool's operators would hear."""
     contiguous, paged = _ContiguousSide(), _PagedSide(on_events)
     events = [

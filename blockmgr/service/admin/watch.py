@@ -4,7 +4,7 @@ So a slow reader costs nothing: it is told what it missed once the log has moved
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 
 from blockmgr.core.errors import InvalidMessage
@@ -60,7 +60,7 @@ class EventWatch:
         """An event that is set whenever something happens in the pool."""
         wake = asyncio.Event()
 
-        def tell(pool: str, _: list[Event]) -> None:
+        def tell(pool: str, _: Sequence[Event]) -> None:
             if pool == self._managed.name:
                 wake.set()
 
