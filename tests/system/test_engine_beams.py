@@ -2,30 +2,20 @@
 
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import transformers
 
-from executor.found_outputs import found_uuids
 from executor.models.generate import generate
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
-from pagehold.engine.v1 import request_pb2, submit_pb2
-from tests.engines.door import Door, start_of
+from tests.engines.beam_searches import NEVER, OFF, ON, WIDTH, Search, ends_for, reference
+from tests.engines.door import start_of
 from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
-from tests.models.beam_search import Found, reference_beams
+from tests.models.beam_search import reference_beams
 from tests.models.checkpoints import random_ids
 
-BLOCK, WIDTH = 16, 4
-OFF, ON, NEVER = (
-    request_pb2.EARLY_STOPPING_OFF,
-    request_pb2.EARLY_STOPPING_ON,
-    request_pb2.EARLY_STOPPING_NEVER,
-)
-STOPPING: dict[int, bool | str] = {OFF: False, ON: True, NEVER: "never"}
 USED = {
     states_pb2.BLOCK_STATE_OWNED,
     states_pb2.BLOCK_STATE_FILLING,
@@ -44,54 +34,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def world() -> Iterator[EngineWorld]:
     with engine_world() as world:
         yield world
-
-
-@cache
-def reference(folder: Path) -> Any:
-    """transformers' own model."""
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").float().eval()
-
-
-class Search:
-    """A beam search as it is asked for here, and as transformers answers it."""
-
-    def __init__(self, prompt: list[int], max_tokens: int, **rules: Any) -> None:
-        self.prompt, self.max_tokens = prompt, max_tokens
-        self.width: int = rules.pop("width", WIDTH)
-        self.penalty: float = rules.pop("length_penalty", 1.0)
-        self.stopping: Any = rules.pop("early_stopping", OFF)
-        self.end_ids: list[int] = rules.pop("end_ids", [])
-        self.parameters = rules
-        beams = request_pb2.BeamSearch(length_penalty=self.penalty, early_stopping=self.stopping)
-        kept = request_pb2.Request(outputs=self.width, beams=beams)
-        self.start: submit_pb2.Start = start_of(
-            prompt, request=kept, max_tokens=max_tokens, end_ids=self.end_ids, **self.parameters
-        )
-
-    def expected(self, model: Path) -> Found:
-        return reference_beams(
-            reference(model), self.prompt, self.width, self.max_tokens,
-            length_penalty=self.penalty, early_stopping=STOPPING[self.stopping], end_ids=self.end_ids,
-            min_tokens=self.parameters.get("min_tokens", 0),
-        )  # fmt: skip
-
-    def found(self, door: Door, seconds: float = 120.0) -> Found:
-        """What the engine has found, once it has ended."""
-        door.await_ended(self.start.uuid, seconds)
-        found = [door.lookup(key).finished for key in found_uuids(self.start.uuid, self.start.request)]
-        return [(list(one.ids[one.prompt : one.final_length]), one.score) for one in found]
-
-    def check(self, door: Door, model: Path, seconds: float = 120.0) -> Found:
-        found, expected = self.found(door, seconds), self.expected(model)
-        assert [ids for ids, _ in found] == [ids for ids, _ in expected]
-        assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-4)
-        return found
-
-
-def ends_for(model: Path, prompt: list[int], step: int) -> list[int]:
-    """Ids that beams have in this step of a search without ends: as ends of another search they come early."""
-    found = reference_beams(reference(model), prompt, WIDTH, step + 2)
-    return sorted({output[step] for output, _ in found})[:2]
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
@@ -125,6 +67,24 @@ def test_one_beam_and_many_are_transformers_and_neighbours_change_nothing(model:
     single = Search(prompt, 18, width=1)
     door.start(single.start)
     assert single.found(door)[0][0] == generate(tiny(model), [prompt], 18)[0]
+    world.check_all_free()
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+def test_long_prompts_and_steps_in_which_all_of_the_best_end(model: Path, world: EngineWorld, penalty: float) -> None:
+    world.start_engine(model, "--blocks", "300", "--chunk", "64", "--step-tokens", "128")
+    door = world.door()
+    prompt = random_ids(200, 11)
+    likeliest = [ids[0] for ids, _ in reference_beams(reference(model), prompt, 8, 1)]
+    searches = [
+        Search(prompt, 10, length_penalty=penalty, end_ids=likeliest[:6], early_stopping=stopping)
+        for stopping in (OFF, ON, NEVER)
+    ]
+    # One that may end has the rank of the seventh or eighth: among twice as many as there are beams, not among the best.
+    searches.append(Search(prompt, 10, length_penalty=penalty, end_ids=likeliest[6:]))
+    door.start(*(search.start for search in searches))
+    for search in searches:
+        search.check(door, model)
     world.check_all_free()
 
 
