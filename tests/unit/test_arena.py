@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from blockmgr.arena import (
+from tests.unit.open_descriptors import open_descriptors
     Arena,
     ArenaError,
     Extent,
@@ -213,7 +214,7 @@ def test_views_stay_valid_after_the_mapping_is_closed_and_addresses_go_with_the_
 
 
 def test_making_and_dropping_arenas_leaves_no_descriptor_behind() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(50):
         arena = HostArena.create(PAGE, "pool")
         arena.grow(PAGE)
@@ -221,7 +222,7 @@ def test_making_and_dropping_arenas_leaves_no_descriptor_behind() -> None:
         arena.trim(PAGE)
         arena.close()
         arena.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:

@@ -21,6 +21,7 @@ import uvloop
 from blockmgr.descriptors import DescriptorError, DescriptorServer, Offer, fetch, fetch_ledger, give_back, introduce
 from blockmgr.packets import close_all, rights
 from blockmgr.processes import Process
+from tests.unit.open_descriptors import open_descriptors
 
 INSTANCE = "0123456789abcdef" * 2
 T = TypeVar("T")
@@ -144,11 +145,6 @@ def ask(path: Path, message: object, descriptors: Sequence[int] = ()) -> dict[st
         connection.sendmsg([data], rights(descriptors))
         answer: dict[str, Any] = json.loads(connection.recv(1 << 16))
         return answer
-
-
-def open_descriptors() -> int:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_an_introduced_process_is_held_by_a_pidfd_of_the_managers_own(

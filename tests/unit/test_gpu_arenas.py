@@ -15,6 +15,7 @@ from blockmgr.arena.cuda import GRANULE
 from blockmgr.arena.driver import visible_gpus
 from blockmgr.arena.nvml import find_gpu, gpus
 from tests.fake_gpu import FIRST, SECOND, contexts, fake_gpus, forget_driver
+from tests.unit.open_descriptors import open_descriptors
 
 LABEL = b"label of this pool"
 
@@ -34,12 +35,6 @@ def arena(machine: pytest.MonkeyPatch) -> Iterator[CudaArena]:
 
 def mapped(arena: CudaArena, reserve: int | None = None) -> CudaMapping:
     return CudaMapping.of(arena.extents, gpu_uuid=FIRST, reserve=reserve)
-
-
-def descriptors() -> int:
-    # Not those that only garbage of an earlier test holds.
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
 
 
 def copies(arena: CudaArena) -> dict[str, int]:
@@ -206,21 +201,21 @@ def test_views_stay_valid_after_the_mapping_is_closed_and_addresses_go_with_the_
     mapping.close()
     with pytest.raises(ArenaError, match="closed"):
         _ = mapping.address
-    before = descriptors()
+    before = open_descriptors()
     del owner
     gc.collect()
-    assert descriptors() == before
+    assert open_descriptors() == before
     assert "memfd:fake" not in Path("/proc/self/maps").read_text()
 
 
 def test_making_mapping_and_dropping_leaves_no_descriptor_behind(machine: pytest.MonkeyPatch) -> None:
-    before = descriptors()
+    before = open_descriptors()
     for _ in range(5):
         with CudaArena.create(GRANULE, "device.p", gpu_uuid=FIRST) as arena:
             mapped(arena).close()
             arena.grow(GRANULE)
             arena.trim(GRANULE)
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (2 * GRANULE, 1), (0, 2 * GRANULE + 1), (5, -1)])

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 MANAGER = """
 import sys
 from tests.ledger_cases import restart
+from tests.unit.open_descriptors import open_descriptors
 held = restart((int(sys.argv[1]), int(sys.argv[2])))
 print("ready", flush=True)
 sys.stdin.read()
@@ -80,10 +81,10 @@ def test_refused_manager_keeps_its_descriptor_and_leaks_none() -> None:
     ledger = PoolLedger.create("pool", GEOMETRY, redo)
     descriptor = os.dup(ledger.descriptor)
     gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(3):
         with pytest.raises(LedgerInUse):
             PoolLedger.adopt(descriptor, redo)
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     os.fstat(descriptor)

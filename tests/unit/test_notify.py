@@ -13,6 +13,7 @@ import pytest
 from blockmgr.inherited import inherited_descriptors
 from blockmgr.notify import Notifier, NotifyError, watchdog_interval
 from blockmgr.packets import MOST_DESCRIPTORS, Packet, PacketError, receive
+from tests.unit.open_descriptors import open_descriptors
 
 
 class ServiceManager:
@@ -273,20 +274,20 @@ def test_the_watchdog_interval_is_in_seconds_and_for_this_process_only() -> None
 def test_barriers_and_stores_leave_no_descriptor_behind(manager: ServiceManager, notifier: Notifier) -> None:
     notifier.watchdog()
     manager.take()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(5):
         manager.answer(1)
         notifier.barrier(timeout=60)
         with pytest.raises(NotifyError):
             notifier.barrier(timeout=0.001)
         manager.take().close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_packet_that_is_cut_short_leaves_no_descriptor_behind(manager: ServiceManager, notifier: Notifier) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     notifier.store_descriptor("ledger", [0, 1, 2])
     with pytest.raises(PacketError, match="its data"):
         receive(manager.socket, 4)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     assert not select.select([manager.socket], [], [], 0)[0]
