@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from heapq import heapify, heappop, heappush
 
 import structlog
 
@@ -11,6 +10,7 @@ from blockmgr.core.messages import Want
 from blockmgr.core.states import FinishReason
 from executor.engine.beam_groups import BeamGroups
 from executor.engine.copies import Copies
+from executor.engine.deadlines import Deadlines
 from executor.engine.family import Families, end_all, is_output
 from executor.engine.news import Accepted, News, Refused, Stream, Unknown
 from executor.engine.preemption import Preemption
@@ -23,9 +23,6 @@ log = structlog.get_logger()
 
 AHEAD = 64
 """Blocks to be handed out next that are to hold nothing that the host tier lacks."""
-
-FEW = 64
-"""Deadlines that may be kept though nobody has them any more."""
 
 
 class Work:
@@ -77,8 +74,7 @@ class Work:
         self.passed: tuple[bytes, int] = (b"", 0)
         """Which of those was passed last by a request let in here, and how often."""
         self.news: list[News] = []
-        self._deadlines: list[tuple[float, bytes]] = []
-        """A heap of deadlines, those of some requests that have ended included."""
+        self.deadlines = Deadlines()
 
     # -- what front doors want -------------------------------------------------------------------------------------------
 
@@ -145,10 +141,9 @@ class Work:
     def expire(self) -> float:
         """End what is past its deadline. Returns seconds until the next deadline, infinity if there is none."""
         now = self.now()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, uuid = heappop(self._deadlines)
+        for uuid in self.deadlines.take_passed(now):
             self._end_late(uuid)
-        return self._deadlines[0][0] - now if self._deadlines else float("inf")
+        return self.deadlines.seconds_left(now)
 
     def _end_late(self, uuid: bytes) -> None:
         waiting = self.waiting.get(uuid)
@@ -161,12 +156,8 @@ class Work:
             self.by_uuid[uuid].end(FinishReason.DEADLINE)
 
     def _note_deadline(self, request: Request) -> None:
-        if request.deadline is None:
-            return
-        heappush(self._deadlines, (request.deadline, request.uuid))
-        if len(self._deadlines) > 2 * (len(self.sequences) + len(self.asked) + len(self.waiting)) + FEW:
-            self._deadlines = [entry for entry in self._deadlines if self._is_known(entry[1])]
-            heapify(self._deadlines)
+        known = len(self.sequences) + len(self.asked) + len(self.waiting)
+        self.deadlines.note(request, known, self._is_known)
 
     def _is_known(self, uuid: bytes) -> bool:
         return uuid in self.by_uuid or self._waiting_request(uuid) is not None

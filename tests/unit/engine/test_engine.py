@@ -6,11 +6,11 @@ import pytest
 
 from blockmgr.core.messages import LookedAgain, Ticket
 from blockmgr.core.states import FinishReason, Refusal, TicketKind
+from executor.engine.deadlines import FEW
 from executor.engine.news import Accepted, Ended, Recorded, Refused
 from executor.engine.orders import Cancel, Start
 from executor.engine.request import Request
 from executor.engine.service import ask
-from executor.engine.work import FEW
 from executor.manager import Revoked
 from pagehold.engine.v1 import submit_pb2
 from tests.unit.engine.fakes import Bench
@@ -261,4 +261,4 @@ def test_deadlines_of_those_that_have_ended_are_not_kept_for_ever() -> None:
         one = request(10, deadline=time.time() + 3600)
         bench.work.start(one, 1)
         bench.work.cancel(one.uuid)
-    assert len(bench.work._deadlines) <= FEW + 1
+    assert len(bench.work.deadlines) <= FEW + 1
