@@ -40,7 +40,8 @@ class SearchGeneration(Generation):
             stream = OutputStream(
                 self._door, sequence, self._model, self._news, self._arrived, attachment=0, from_token=self._from_token
             )
-            stream.watch.accepted()
+            # All of them waited, and were computed, together.
+            stream.watch = self._outputs[0].watch
             self._outputs.append(stream)
             async for event in stream.news():
                 if score is not None and event.HasField("finished"):

@@ -137,6 +137,26 @@ def test_a_search_goes_on_through_deaths_of_its_engine_and_of_its_manager(model:
     world.check_all_free()
 
 
+def test_an_engine_that_is_stopped_leaves_its_searches_to_the_next(model: Path, world: EngineWorld) -> None:
+    ways = ("--blocks", "120")
+    engine = world.start_engine(model, *ways, faulty=True, SLOW="0.02", PAGEHOLD_ENGINE_STOP_GRACE="0.1")
+    door = world.door()
+    prompts = [random_ids(length, 90 + length) for length in (15, 48)]
+    searches = [
+        Search(prompt, 80, end_ids=ends_for(model, prompt, 2), length_penalty=2.0, early_stopping=NEVER)
+        for prompt in prompts
+    ]
+    keys = door.start(*(search.start for search in searches))
+    for tokens in (3, 14):
+        door.await_output(keys[0], tokens)
+        assert engine.stop() == 0
+        engine = world.start_engine(model, *ways, faulty=True, SLOW="0.02", PAGEHOLD_ENGINE_STOP_GRACE="0.1")
+    for search in searches:
+        search.check(door, model)
+    assert len(engine.events("adopted")) == WIDTH * len(searches)
+    world.check_all_free()
+
+
 @pytest.mark.parametrize(("preempt", "host_blocks"), [("swap", 200), ("recompute", 0), ("swap", 6), ("auto", 40)])
 def test_searches_make_room_as_a_whole_and_find_the_same(
     model: Path, world: EngineWorld, preempt: str, host_blocks: int

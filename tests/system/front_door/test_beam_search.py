@@ -111,6 +111,8 @@ def test_the_best_come_first_with_their_scores_once_progress_was_told(door: Door
     ends = [event.finished for event in call.events if event.HasField("finished")]
     assert {end.reason for end in ends} == {generation_pb2.END_REASON_LENGTH}
     assert [end.usage.output_tokens for end in ends] == [TOKENS] * WIDTH
+    assert ends[0].timings.queued < ends[0].timings.first_token / 2
+    assert len({(end.timings.queued, end.timings.first_token) for end in ends}) == 1
     texts = ["".join(delta.text for delta in call.deltas if delta.output == place) for place in range(WIDTH)]
     texts = [text.replace("<unk>", "") for text in texts]
     assert texts == ["".join(PIECES[id_ - FIRST_PIECE] for id_ in ids if id_ >= FIRST_PIECE) for ids, _ in expected]
