@@ -17,9 +17,10 @@ from executor.engine.gpu.warmup import try_largest, warm_up
 from executor.engine.model_inputs import Tables
 from executor.engine.sequence import Sequence
 from executor.engine.step import Copy, TableChanges
-from executor.models.generate import generate
+from executor.models.generate import PagedSequence, SequenceRunner, generate
 from executor.models.loader import LoadOptions, load_model
 from executor.models.model import PagedModel
+from kernels.sampling.ranking import rank
 from tests.engines.device_runner import BLOCK, DeviceRunner, OwnMemory
 from tests.models.checkpoints import configuration, random_ids, saved
 from tests.scripted.processes import wait_until
@@ -125,6 +126,29 @@ def test_recorded_steps_give_the_ids_of_steps_that_are_launched(model: PagedMode
         assert runner.runtime.replayed == (20 + ROWS if warm else 0)
         runner.device.close()
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_rows_that_ask_for_their_likeliest_tokens_get_them_and_nothing_else_changes(
+    model: PagedModel, warm: bool
+) -> None:
+    runner = Runner(model)
+    if warm:
+        warm_up(runner.device)
+    prompts = [random_ids(4 + 9 * slot, slot) for slot in range(4)]
+    sequences = [runner.sequence(slot, prompt) for slot, prompt in enumerate(prompts)]
+    sequences[1].ranking, sequences[3].ranking = 5, 9
+    for sequence in sequences:
+        runner.launch((sequence, len(sequence.tokens)))
+    done = runner.wait()
+    logits = torch.stack(SequenceRunner(model, 40).step([(PagedSequence(), prompt) for prompt in prompts]))
+    assert [int(one.ids[0]) for one in done] == logits.argmax(1).tolist()
+    assert [one.ranked_ids.shape for one in done] == [(0, 0), (1, 5), (0, 0), (1, 9)]
+    for place, count in ((1, 5), (3, 9)):
+        ids, logprobs = rank(logits[place : place + 1], count)
+        assert done[place].ranked_ids.tolist() == ids.tolist()
+        assert done[place].ranked_logprobs.tolist() == logprobs.tolist()
+    runner.close()
 
 
 @pytest.mark.parametrize("warm", [False, True])
