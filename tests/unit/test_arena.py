@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from blockmgr.arena import (
-from tests.unit.open_descriptors import open_descriptors
     Arena,
     ArenaError,
     Extent,
@@ -19,6 +18,7 @@ from tests.unit.open_descriptors import open_descriptors
     HostMapping,
     arena_of_kind,
 )
+from tests.unit.open_descriptors import open_descriptors
 
 PAGE = mmap.PAGESIZE
 

@@ -1,6 +1,5 @@
 """One manager per ledger, for exactly as long as it lives."""
 
-import gc
 import os
 import subprocess
 import sys
@@ -12,13 +11,13 @@ import pytest
 
 from blockmgr.ledger import LedgerInUse, PoolLedger, RedoLog
 from tests.ledger_cases import GEOMETRY, NUMBERS, change, die, restart
+from tests.unit.open_descriptors import open_descriptors
 
 ROOT = Path(__file__).parents[2]
 
 MANAGER = """
 import sys
 from tests.ledger_cases import restart
-from tests.unit.open_descriptors import open_descriptors
 held = restart((int(sys.argv[1]), int(sys.argv[2])))
 print("ready", flush=True)
 sys.stdin.read()
@@ -80,11 +79,9 @@ def test_refused_manager_keeps_its_descriptor_and_leaks_none() -> None:
     redo = RedoLog.create(1 << 20)
     ledger = PoolLedger.create("pool", GEOMETRY, redo)
     descriptor = os.dup(ledger.descriptor)
-    gc.collect()
     before = open_descriptors()
     for _ in range(3):
         with pytest.raises(LedgerInUse):
             PoolLedger.adopt(descriptor, redo)
-    gc.collect()
     assert open_descriptors() == before
     os.fstat(descriptor)
