@@ -91,6 +91,32 @@ class Answer:
             yield _delta(sent, [], self.text[characters:])
 
 
+@dataclass(frozen=True, slots=True)
+class Several(Answer):
+    """Several outputs of that text, whose deltas come in turn, each output ending before the one in front of it."""
+
+    outputs: int = 3
+
+    def events(
+        self, cuts: Sequence[int] = (), from_token: int = 0, request_id: str | None = None
+    ) -> Iterator[generation_pb2.GenerationEvent]:
+        """The whole stream."""
+        first, *deltas, last = list(Answer.events(self, cuts, from_token, request_id))
+        first.started.sampling.n = self.outputs
+        first.started.seeds.extend(range(70, 70 + self.outputs))
+        yield first
+        for event in deltas:
+            yield from (self._of(event, output) for output in range(self.outputs))
+        yield from (self._of(last, output) for output in reversed(range(self.outputs)))
+
+    @staticmethod
+    def _of(event: generation_pb2.GenerationEvent, output: int) -> generation_pb2.GenerationEvent:
+        copy = generation_pb2.GenerationEvent()
+        copy.CopyFrom(event)
+        (copy.delta if copy.HasField("delta") else copy.finished).output = output
+        return copy
+
+
 def _delta(first: int, ids: Sequence[int], text: str) -> generation_pb2.GenerationEvent:
     return generation_pb2.GenerationEvent(delta=generation_pb2.Delta(output=0, first_token=first, ids=ids, text=text))
 

@@ -10,7 +10,7 @@ import pytest
 
 from pagehold.inference.v1 import requests_pb2, server_pb2
 from tests.scripted.processes import wait_until
-from tests.unit.client.answers import Answer, Attempt
+from tests.unit.client.answers import Answer, Attempt, Several
 from tests.unit.client.console import Console, start
 from tests.unit.client.scripted_service import ScriptedService, model
 from tests.unit.client.serving import Served
@@ -32,6 +32,18 @@ def test_generate_prints_the_text_and_how_fast_it_came(console: Console, service
     assert result.stderr.startswith("3 tokens, the first after 0.")
     assert result.stderr.endswith(" tokens/s, length\n")
     assert sent(service).prompt.text == "What is the capital of France?"
+
+
+def test_generate_prints_each_of_several_samples_once_it_is_whole(console: Console, service: ScriptedService) -> None:
+    service.answer = Several(["Par", "is", "."])
+    result = console.run("generate", "x", "--n", "3")
+    assert sent(service).sampling.n == 3
+    assert result.stdout.splitlines() == [
+        line
+        for output in (2, 1, 0)
+        for line in (f"--- output {output}, seed {70 + output}: 3 tokens, length", "Paris.")
+    ]
+    assert result.stderr.startswith("9 tokens, ")
 
 
 def test_generate_prints_events_as_json_lines(console: Console, service: ScriptedService) -> None:

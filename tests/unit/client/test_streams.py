@@ -17,7 +17,7 @@ from pagehold.client import (
     Unavailable,
 )
 from tests.scripted.processes import wait_until
-from tests.unit.client.answers import Answer, Attempt
+from tests.unit.client.answers import Answer, Attempt, Several
 from tests.unit.client.callers import Caller
 from tests.unit.client.scripted_service import ScriptedService
 from tests.unit.client.serving import Served
@@ -68,6 +68,19 @@ def test_a_whole_answer_is_made_of_the_events(caller: Caller, service: ScriptedS
     assert completion.usage.output_tokens == 2
     assert completion.timings.total == 101.5
     assert completion.started.sampling.seed == 2**64 - 1
+
+
+@pytest.mark.parametrize("breaks_after", [1, 4, 10, 11, 12])
+def test_several_outputs_come_whole_over_a_break(caller: Caller, service: ScriptedService, breaks_after: int) -> None:
+    service.answer = Several(["Par", "is", "."])
+    service.script.append(Attempt(breaks_after=breaks_after))
+    whole = caller.generate("x", n=3)
+    assert service.methods() == ["Generate", "Attach"]
+    assert [(output.index, output.text, output.ids) for output in whole.outputs] == [
+        (output, "Paris.", (100, 101, 102)) for output in range(3)
+    ]
+    assert whole.started.seeds == (70, 71, 72)
+    assert whole.usage.output_tokens == 9
 
 
 def test_times_are_the_clients_own_where_the_connection_broke(caller: Caller, service: ScriptedService) -> None:
