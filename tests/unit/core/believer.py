@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from blockmgr.core.geometry import PoolGeometry
-from blockmgr.core.messages import Admission, Admitted, Ints, Message, Reply, TableUpdate, Ticket
+from blockmgr.core.messages import Admission, Admitted, Child, Ints, Message, Reply, TableUpdate, Ticket
 from blockmgr.core.states import Refusal, SequenceFlags, TicketKind
 from tests.unit.core.model import Copy, Device, Memory, Sequence
 
@@ -114,6 +114,9 @@ class Believer:
             if sent.message.failed:
                 launched = computed = {look.handle: look.cached for look in reply.looked_again}[fork.parent]
             for child, handle in zip(fork.children, answer.handles, strict=answer.refusal == Refusal.NONE):
+                if child.output is not None:
+                    self._believe_kept(parent, child, handle)
+                    continue
                 launched, computed = min(launched, count), min(computed, count)
                 born = Sequence(
                     handle, child.uuid, parent.root, parent.family, parent.prompt, list(tokens), count, launched, []
@@ -121,6 +124,16 @@ class Believer:
                 born.reported, born.base, born.barred = launched, computed, True
                 born.marks = [(sent.serial, launched)]
                 self.sequences[handle] = born
+
+    def _believe_kept(self, parent: Sequence, child: Child, handle: int) -> None:
+        """A child that is kept for its tokens alone."""
+        assert child.output is not None
+        tokens = [*parent.tokens[: parent.prompt], *child.output.tolist()]
+        born = Sequence(
+            handle, child.uuid, parent.root, parent.family, parent.prompt, tokens, len(tokens), 0, [], barred=True
+        )
+        born.away = born.released = True
+        self.sequences[handle] = born
 
     def _believe_reorders(self, message: Message) -> None:
         for move in message.reorders:

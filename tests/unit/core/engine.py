@@ -92,7 +92,10 @@ class SimulatedExecutor(Believer):
     def _fill_requests(self, sent: Sent) -> None:
         """What was asked for since the last message, as far as it still makes sense."""
         message = sent.message
-        message.forks = [Fork(parent, [Child(u) for u in uuids]) for parent, uuids in self.outbox.pop("fork", [])]
+        message.forks = [
+            Fork(parent, [Child(u, output=None if output is None else np.array(output, dtype=np.int32)) for u in uuids])
+            for parent, uuids, output in self.outbox.pop("fork", [])
+        ]
         for fork in message.forks:
             parent = self.sequences[fork.parent]
             count = sent.counts.get(parent.handle, parent.recorded)

@@ -178,7 +178,18 @@ class WorkMachine(RuleBasedStateMachine):
         if idle:
             parent = idle[which % len(idle)]
             parent.busy = True
-            executor.ask("fork", (parent.handle, [self.world.uuid() for _ in range(children)]))
+            executor.ask("fork", (parent.handle, [self.world.uuid() for _ in range(children)], None))
+
+    @ALIVE
+    @rule(pick=PICK, which=PICK, output=st.lists(st.integers(0, 1), max_size=3))
+    def ask_to_keep(self, pick: int, which: int, output: list[int]) -> None:
+        executor = self.executor(pick)
+        idle = self.idle(executor)
+        if idle:
+            parent = idle[which % len(idle)]
+            parent.busy = True
+            room = self.world.geometry.max_length - parent.prompt
+            executor.ask("fork", (parent.handle, [self.world.uuid()], output[:room]))
 
     @ALIVE
     @rule(
