@@ -4,9 +4,10 @@
     PYTHONPATH=/tmp/site:.:protos:clients/python python3 -m benchmarks.gpu_check --out FOLDER
 
 Two shapes with random weights are served one after the other. Of the large one: how long until it is ready and says its
-first token, one stream, the workload `seed`, and streams while manager and engine are killed. Of the small one: the
-workload `small`. `--legacy` adds one stream over the other kind of memory, `--baseline N` the first requests of `seed` by
-transformers. A short table comes last; logs, metrics and all figures are in FOLDER.
+first token, one stream, the workloads `seed`, `sampling` and `prefix`, and streams while manager and engine are killed. Of
+the small one: the workload `small`. Then how fast blocks go to the host tier and back. `--legacy` adds one stream over the
+other kind of memory, `--baseline N` the first requests of `seed` by transformers. A short table comes last; logs, metrics
+and all figures are in FOLDER.
 """
 
 import argparse
@@ -43,14 +44,17 @@ MODULES = (
 SPARE = 15.0
 """Seconds that a command has beyond its own limit."""
 
-IMPORTS, LARGE_START, SMALL_START, SINGLE, SEED, KILLS, SMALL, BASELINE = (
+IMPORTS, LARGE_START, SMALL_START, SINGLE, SEED, SAMPLING, PREFIX, KILLS, SMALL, SWAP, BASELINE = (
     90.0,
     100.0,
     60.0,
     20.0,
     60.0,
+    30.0,
+    20.0,
     60.0,
     45.0,
+    30.0,
     90.0,
 )
 """Seconds that each part may take; less where less is left of all."""
@@ -81,6 +85,8 @@ class Check:
             part("first token", SINGLE, lambda seconds: self._first_token(served, seconds))
             part("one stream", SINGLE, lambda seconds: self._one_stream(served, seconds))
             part("seed", SEED, lambda seconds: self._throughput(served, "seed", seconds, 7000.0))
+            part("sampling", SAMPLING, lambda seconds: self._sampling(served, seconds))
+            part("prefix", PREFIX, lambda seconds: self._prefix(served, seconds))
             part("kills", KILLS, lambda seconds: self._kills(served, seconds))
 
     def small(self, limit: float) -> None:
@@ -88,6 +94,16 @@ class Check:
         with self._serving(self._options.small, limit) as served:
             self._report.add(Row(f"{self._options.small}: start to ready", served.ready_seconds, "s"))
             self._report.part("small", SMALL, lambda seconds: self._throughput(served, "small", seconds, 15000.0))
+
+    def swap(self, limit: float) -> None:
+        """The host tier's copies beside a plain one."""
+        command = [sys.executable, "-m", "benchmarks.swap_rate", "--json"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit)
+        if done.returncode:
+            raise RuntimeError(done.stderr[-500:])
+        for way, found in json.loads(done.stdout).items():
+            self._report.add(Row(f"{way}: of a plain copy", 100 * found["swap"] / found["plain"], "%", at_least=80))
+            self._report.add(Row(way, found["swap"] / 1e9, "GB/s"))
 
     def legacy(self, limit: float) -> None:
         """The small shape over memory that is shared by handle."""
@@ -184,6 +200,27 @@ class Check:
             share = 100 * steps["manager_wait"] / steps["device"]
             self._report.add(Row(f"{name}: wait for the manager", share, "% of a step", at_most=2.0))
 
+    def _sampling(self, served: Served, seconds: float) -> None:
+        """64 prompts of 512 tokens, 8 outputs of 128 of each: as much as there is of them at once, shared in full, is what the
+        pool need hold, but for blocks that are not full.
+        """
+        found = self._bench(
+            served, "sampling", seconds, "--processes", "4", "--connections", "4", "--look-every", "0.1"
+        )
+        shared = 64 * (512 + 8 * 128)
+        self._report.add(Row("sampling", found["output_rate"], "output tokens/s"))
+        self._report.add(
+            Row("sampling: pool at its peak", found["pool"]["peak"]["tokens"], "tokens", at_most=1.1 * shared)
+        )
+        self._report.add(Row("sampling: sequences then", found["pool"]["peak"]["live"], "of 512"))
+
+    def _prefix(self, served: Served, seconds: float) -> None:
+        """64 prompts with 4,096 tokens that all share."""
+        found = self._bench(served, "prefix", seconds, "--processes", "4", "--connections", "4")
+        self._report.add(Row("prefix: wall", found["seconds"], "s"))
+        self._report.add(Row("prefix: time to first token, p50", found["times"]["ttft"]["p50"], "s"))
+        self._report.add(Row("prefix: cached", found["cached_tokens"], f"of {found['prompt_tokens']:,} tokens"))
+
     def _kills(self, served: Served, seconds: float) -> None:
         """Streams while manager and engine are killed, beside the same streams undisturbed."""
         victims = ("manager", "engine")
@@ -218,6 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             report.part("imports", IMPORTS, check.imports)
             report.part(options.large, LARGE_START, check.large)
             report.part(options.small, SMALL_START, check.small)
+            report.part("swap", SWAP, check.swap)
             if options.legacy:
                 report.part("cuda-ipc", SMALL_START, check.legacy)
             if options.baseline:

@@ -8,6 +8,7 @@ pinned. A plain copy is one of torch's, of the same bytes side by side.
 """
 
 import argparse
+import json
 import random
 import time
 from collections.abc import Callable
@@ -121,14 +122,18 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=1024)
     parser.add_argument("--block-kib", type=int, default=2048, help="KiB of a block (%(default)s: Llama-3.1-8B's)")
     parser.add_argument("--together", type=int, default=64, help="blocks that are copied by one command (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON, bytes a second, instead of lines")
     options = parser.parse_args()
     memory = TwoTiers(options.blocks, options.block_kib << 10)
     rates = Rates(memory, options.blocks, options.together)
+    found = {}
     for way, inward in (("swap out", False), ("swap in", True)):
-        plain, swapping = rates.plain(inward), rates.swapping(inward)
-        print(
-            f"{way:<9} {swapping / 1e9:6.1f} GB/s, plain copy {plain / 1e9:6.1f} GB/s: {100 * swapping / plain:5.1f} %"
-        )
+        plain, swap = rates.plain(inward), rates.swapping(inward)
+        found[way] = {"plain": plain, "swap": swap}
+        if not options.json:
+            print(f"{way:<9} {swap / 1e9:6.1f} GB/s, plain copy {plain / 1e9:6.1f} GB/s: {100 * swap / plain:5.1f} %")
+    if options.json:
+        print(json.dumps(found))
     rates.close()
     memory.close()
 

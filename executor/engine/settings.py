@@ -11,7 +11,7 @@ from blockmgr.settings_sources import ProcessSettings
 LEAST_SEQUENCES = 1024
 """Slots of a pool's ledger, which cost next to nothing until they are used."""
 
-ON_GPU = {"max_running": 256, "step_tokens": 2048, "chunk": 2048, "step_timeout": 60.0}
+ON_GPU = {"max_running": 512, "step_tokens": 2048, "chunk": 2048, "step_timeout": 60.0}
 """What is the default on a GPU, where it is another."""
 
 
