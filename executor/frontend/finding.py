@@ -8,7 +8,9 @@ from executor.frontend.door import Door
 from executor.frontend.errors import InvalidRequest, NotFound
 from executor.frontend.parameters import caller_digest
 from executor.frontend.validation import Findings, check_request_id
+from executor.outputs import root_of
 from pagehold.blockmgr.v1 import sequence_pb2
+from pagehold.engine.v1 import request_pb2
 
 MOST_WORK = 10_000
 """Requests of an engine that are looked through for one that was not accepted yet."""
@@ -23,9 +25,11 @@ class Place:
 
 
 async def find(door: Door, key: Any) -> Place:
-    """What a message's ``id`` or ``request_id`` names. Raises InvalidRequest, or NotFound for an unknown name."""
+    """What a message's ``id`` or ``request_id`` names; the id of one of its outputs names the request. Raises
+    InvalidRequest, or NotFound for an unknown name.
+    """
     if key.WhichOneof("key") == "id":
-        return Place(parse_id(key.id))
+        return await _find_id(door, parse_id(key.id))
     if key.WhichOneof("key") is None:
         raise InvalidRequest.of("id", "is absent, as is request_id; one of them is required")
     found = Findings()
@@ -40,6 +44,23 @@ def parse_id(text: str) -> bytes:
         return uuid.UUID(text).bytes
     except ValueError:
         raise InvalidRequest.of("id", f"is {text[:40]!r}, but must be a UUID") from None
+
+
+async def _find_id(door: Door, uuid: bytes) -> Place:
+    if door.registry.find(uuid) is None:
+        for pool in pools(door):
+            found = await door.manager.look_up(pool, uuid=uuid)
+            if found is not None:
+                return Place(root_of(request_of(door, pool, found), uuid), pool)
+    return Place(uuid)
+
+
+def request_of(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> request_pb2.Request:
+    """What is kept with a sequence; empty where its row is another's by now."""
+    if found.WhichOneof("found") == "finished":
+        return request_pb2.Request.FromString(found.finished.request)
+    row = door.ledgers.row(pool, found.live.handle)
+    return request_pb2.Request() if row is None else request_pb2.Request.FromString(row.request)
 
 
 async def _find_name(door: Door, name: str) -> Place:

@@ -7,7 +7,7 @@ from executor.found_outputs import delivered_uuids
 from executor.frontend.door import Door
 from executor.frontend.endings import END_REASONS
 from executor.frontend.errors import InvalidRequest
-from executor.frontend.finding import MOST_WORK, Place, find, pools, unknown
+from executor.frontend.finding import MOST_WORK, Place, find, pools, request_of, unknown
 from executor.frontend.sequence import Sequence
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
@@ -43,15 +43,7 @@ async def _outputs(door: Door, pool: str, uuid: bytes) -> list[bytes]:
     if own is not None:
         return delivered_uuids(uuid, own.request)
     found = await door.manager.look_up(pool, uuid=uuid)
-    return [uuid] if found is None else delivered_uuids(uuid, _request_of(door, pool, found))
-
-
-def _request_of(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> request_pb2.Request:
-    """What is kept with a sequence; empty where its row is another's by now."""
-    if found.WhichOneof("found") == "finished":
-        return request_pb2.Request.FromString(found.finished.request)
-    row = door.ledgers.row(pool, found.live.handle)
-    return request_pb2.Request() if row is None else request_pb2.Request.FromString(row.request)
+    return [uuid] if found is None else delivered_uuids(uuid, request_of(door, pool, found))
 
 
 async def _cancel_waiting(door: Door, place: Place) -> bool:
@@ -86,7 +78,7 @@ async def get(door: Door, request: requests_pb2.GetRequestRequest) -> requests_p
 
 async def _of_all_outputs(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> Summary:
     """A request as its outputs stand: it goes on as long as one of them does."""
-    request = _request_of(door, pool, found)
+    request = request_of(door, pool, found)
     first = _of_output(found, request)
     for key in delivered_uuids(_uuid_of(found), request)[1:]:
         other = await door.manager.look_up(pool, uuid=key)

@@ -1,12 +1,13 @@
 """Several outputs of one prompt through a door, an engine that computes, and whatever becomes of them."""
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from executor.outputs import seed_of
+from executor.outputs import seed_of, uuid_of
 from pagehold.inference.v1 import generation_pb2, requests_pb2
 from tests.engines.world import EngineWorld, engine_world, save_tiny
 from tests.scripted.doors import Call, DoorProcess, details
@@ -115,6 +116,8 @@ def test_who_attaches_gets_all_outputs_from_the_first_token(door: DoorProcess, w
     attached = door.attach(id=request_id)
     assert outputs_of(attached.whole()) == outputs_of(call.whole()) == whole
     assert outputs_of(door.attach(request_id="several").whole()) == whole
+    of_an_output = str(uuid.UUID(bytes=uuid_of(uuid.UUID(request_id).bytes, 2)))
+    assert outputs_of(door.attach(id=of_an_output).whole()) == whole, "the id of an output names its request"
     later = door.attach(id=request_id, from_token=30).whole()
     assert [ids[30:] for ids in whole] == [
         [id_ for delta in later.deltas if delta.output == output for id_ in delta.ids] for output in range(MANY)
