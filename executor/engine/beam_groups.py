@@ -10,6 +10,7 @@ its own, without blocks. Only what may follow the beams does not; it is computed
 takes a search up decides what was decided before. What the ledger has of that decision already is known by its UUID.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -188,9 +189,13 @@ class BeamGroup:
         """The beams have changed places."""
         assert self.ahead is not None
         before = {place: beam.tokens for place, beam in self.beams.items()}
+        heirs = Counter(chosen.parent for chosen in self.ahead.beams)
         for place, chosen in enumerate(self.ahead.beams):
             beam = self.beams[place]
-            beam.tokens = [*before[chosen.parent], chosen.token]
+            heirs[chosen.parent] -= 1
+            # Prompts may be long: the last heir goes on with its parent's list, and only those before it copy that.
+            beam.tokens = before[chosen.parent].copy() if heirs[chosen.parent] else before[chosen.parent]
+            beam.tokens.append(chosen.token)
             beam.recorded = len(beam.tokens)
             self.scores[place] = chosen.score
         self.kept = {one: handle for one, handle in self.kept.items() if one in self.ahead.hypotheses}
