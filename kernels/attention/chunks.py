@@ -19,9 +19,9 @@ def _combine(reached, start, end, more_reached, other_start, other_end):
 def find_chunk(query_starts, sequences, tile, TOKENS: tl.constexpr):
     """Return which sequence a tile of queries belongs to, and where that sequence's chunk starts and ends.
 
-    Sequence s has the tiles from starts[s] // TOKENS + s on; those ahead of the first sequence's are nobody's, -1. All starts are read at once: a search that halves would wait
-    for memory at each step, before anything of the tile can be loaded. They are reduced at once, too, because in each
-    reduction the program's warps wait for one another.
+    Sequence s has the tiles from starts[s] // TOKENS + s on; those ahead of the first sequence's are nobody's, -1. All
+    starts are read at once: a search that halves would wait for memory at each step, before anything of the tile can be
+    loaded. They are reduced at once, too, because in each reduction the program's warps wait for one another.
     """
     found = 0
     start = 0
