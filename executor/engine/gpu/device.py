@@ -204,7 +204,9 @@ class CudaDevice:
             return _Prepared(lambda: self.graphs.replay(shape, fed), choosing)
         more = max(LEAST_ROWS - len(arrays.ids), 0)
         rows = len(arrays.slots) + (more if arrays.max_query == 1 else 0)
-        inputs = arrays.padded(rows, len(arrays.ids) + more, self.state.padding).put(bundle.put, split=arrays.singles > 0)
+        inputs = arrays.padded(rows, len(arrays.ids) + more, self.state.padding).put(
+            bundle.put, split=arrays.singles > 0
+        )
         return _Prepared(lambda: self.forward(inputs), choosing)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
