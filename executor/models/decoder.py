@@ -1,6 +1,7 @@
 """One decoder, described by data, for Llama and its relatives."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -47,6 +48,15 @@ class Decoder:
     def rope_regime(self, length: int) -> int:
         """See `PagedModel`."""
         return 0 if self.rope is None else self.rope.regime(length)
+
+    def brief(self) -> "Decoder":
+        """See `PagedModel`: the first layers, until there is one of each window. The very first normalises in another way
+        than those behind it.
+        """
+        windows, layers = self.config.attention.windows, self.config.num_layers
+        count = next(some for some in range(min(2, layers), layers + 1) if set(windows[:some]) == set(windows))
+        config = replace(self.config, num_layers=count)
+        return Decoder(config, replace(self.weights, layers=self.weights.layers[:count]), self.rope)
 
     def forward(
         self, ids: torch.Tensor, positions: torch.Tensor, batch: AttentionBatch, pool: torch.Tensor

@@ -35,6 +35,11 @@ class PagedModel(Protocol):
         share blocks. Always 0 unless `rope_depends_on_length`.
         """
 
+    def brief(self) -> "PagedModel":
+        """A model that does what this one does, over fewer layers of the same weights: whatever a step of this one compiles
+        or loads, a step of that one does, too. It works in the same pools.
+        """
+
     def forward(
         self, ids: torch.Tensor, positions: torch.Tensor, batch: AttentionBatch, pool: torch.Tensor
     ) -> torch.Tensor:

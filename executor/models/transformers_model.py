@@ -154,6 +154,10 @@ class TransformersModel:
         """See `PagedModel`. Always 0: longer sequences than the first regime's are refused."""
         return 0
 
+    def brief(self) -> "TransformersModel":
+        """See `PagedModel`. Nothing is known of its layers: it is this model itself."""
+        return self
+
     def forward(
         self, ids: torch.Tensor, positions: torch.Tensor, batch: AttentionBatch, pool: torch.Tensor
     ) -> torch.Tensor:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from executor.models.batch import Chunk, step_input
+from executor.models.decoder import Decoder
 from executor.models.generate import PagedSequence, SequenceRunner
 from executor.models.loader import load_model
 from executor.models.model import PagedModel
@@ -67,3 +69,18 @@ def test_chunks_and_decodes_of_many_sequences_share_a_step(pair: tuple[Any, Page
     for (row, start, end), computed in zip(mixed, logits, strict=True):
         # The whole sequence's length, as the runner was told, and then the part that this step computed.
         assert_same(computed, reference_logits(reference, everything[row])[start:end])
+
+
+def test_a_brief_model_has_a_layer_of_every_window_and_works_in_the_same_pool(pair: tuple[Any, PagedModel]) -> None:
+    _, model = pair
+    assert isinstance(model, Decoder)
+    layers, windows = model.config.num_layers, model.config.attention.windows
+    brief = model.brief()
+    count = brief.config.num_layers
+    assert min(2, layers) <= count <= layers
+    assert set(windows[:count]) == set(windows)
+    step = step_input([Chunk(random_ids(20, 0), 0, [1, 2])], TOKENS_PER_BLOCK)
+    pool = torch.zeros(model.cache_shape.pool(3, TOKENS_PER_BLOCK), dtype=model.dtype)
+    assert brief.forward(step.ids, step.positions, step.batch, pool).isfinite().all()
+    written = pool.transpose(0, 1).flatten(1).any(1)
+    assert written.tolist() == [layer < count for layer in range(layers)]

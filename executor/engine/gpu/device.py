@@ -75,6 +75,7 @@ class CudaDevice:
         where the model's can be.
         """
         self.model = model
+        self._brief = model.brief()
         self.extent = extent
         self.runtime = runtime
         self.records = records and model.recordable
@@ -212,6 +213,10 @@ class CudaDevice:
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Launch the model over inputs, kernel by kernel, on the current stream."""
         return forward(self.model, inputs, self.state, self._pool)
+
+    def forward_briefly(self, inputs: Inputs) -> torch.Tensor:
+        """Launch all kinds of work that ``forward`` does, so that it is compiled and loaded."""
+        return forward(self._brief, inputs, self.state, self._pool)
 
     def _compute(self, prepared: _Prepared, bundle: Bundle) -> Chosen | None:
         """Put a step on the stream. Returns copies of what it chose, right once the stream has come so far."""

@@ -43,10 +43,10 @@ def counts_up_to(most: int, least: int, part: int) -> list[int]:
 
 def table_widths(most: int, tokens_per_block: int) -> list[int]:
     """Widths of block tables to record decode steps for, ascending. Decode's workspace and its idle programs grow with the
-    width: short sequences are not to pay for the longest possible one.
+    width: short sequences are not to pay for the longest possible one. The last is ``most``, the one before it at most half.
     """
     widths, width = [], -(-FIRST_WIDTH // tokens_per_block)
-    while width < most:
+    while 2 * width <= most:
         widths.append(width)
         width *= WIDTH_GROWTH
     return [*widths, most]

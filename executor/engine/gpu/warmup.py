@@ -12,7 +12,7 @@ import torch
 
 from executor.engine.choice import choose, choosing_of
 from executor.engine.gpu.device import CudaDevice
-from executor.engine.gpu.graphs import LEAST_ROWS
+from executor.engine.gpu.graphs import LEAST_ROWS, Forward
 from executor.engine.model_inputs import InputArrays
 from executor.engine.step import Ints, Sampling, Step, TableChanges
 from executor.found_outputs import MOST_CANDIDATES
@@ -27,7 +27,7 @@ def warm_up(device: CudaDevice) -> None:
     with torch.inference_mode(), device.runtime.on(device.stream):
         for tokens in _chunk_sizes(device.extent.tokens):
             # Rows of one token alone would be a decode step.
-            _run(device, _padding(device, tokens, min(tokens // 2, device.extent.rows)))
+            _run(device, _padding(device, tokens, min(tokens // 2, device.extent.rows)), device.forward_briefly)
         _change_and_copy(device)
         compiled = time.perf_counter()
         _record(device)
@@ -45,7 +45,7 @@ def try_largest(device: CudaDevice) -> None:
     they take is taken.
     """
     with torch.inference_mode(), device.runtime.on(device.stream):
-        _run(device, _padding(device, device.extent.tokens, device.extent.rows))
+        _run(device, _padding(device, device.extent.tokens, device.extent.rows), device.forward)
         wanted = device.graphs.wanted
         largest = wanted[0], next(shape for shape in wanted if shape.is_decode)
         for shape in largest:
@@ -64,9 +64,10 @@ def _record(device: CudaDevice) -> None:
     for shape in device.graphs.wanted:
         if (shape.tokens, shape.is_decode) not in tried:
             tried.add((shape.tokens, shape.is_decode))
-            device.graphs.try_out(shape, device.forward)
+            device.graphs.try_out(shape, device.forward_briefly)
             if shape.is_decode:
-                _run(device, _padding(device, shape.tokens, min(shape.rows, device.extent.rows)))
+                rows = min(shape.rows, device.extent.rows)
+                _run(device, _padding(device, shape.tokens, rows), device.forward_briefly)
         if device.records:
             device.graphs.record(device.stream, shape, device.forward)
 
@@ -112,7 +113,7 @@ def _padding(device: CudaDevice, tokens: int, rows: int) -> Step:
     )
 
 
-def _run(device: CudaDevice, step: Step) -> None:
+def _run(device: CudaDevice, step: Step, forward: Forward) -> None:
     """Do a step kernel by kernel, with the choice of tokens. Waits for it."""
     with device.staging.used_now() as bundle:
         arrays = InputArrays.of(step, device.state.sizes.tokens_per_block)
@@ -120,7 +121,7 @@ def _run(device: CudaDevice, step: Step) -> None:
         inputs = replace(arrays, width=device.state.sizes.width).put(bundle.put, split=True)
         choosing = choosing_of(step, bundle.put, LEAST_ROWS)
         bundle.send()
-        hidden = device.forward(inputs)
+        hidden = forward(inputs)
         assert choosing is not None
         choose(device.model, hidden, choosing, device.state, device.vocabulary).each(bundle.fetch)
         device.runtime.settle()

@@ -30,6 +30,7 @@ def test_widths_of_tables_end_with_the_longest_sequence() -> None:
     assert table_widths(8192, 16) == [128, 512, 2048, 8192]
     assert table_widths(40, 16) == [40]
     assert table_widths(512, 16) == [128, 512]
+    assert table_widths(513, 16) == [128, 513]
 
 
 def test_what_finds_no_room_in_pinned_memory_comes_nevertheless() -> None:
