@@ -180,7 +180,8 @@ def test_names_are_known_through_every_door(scene: Scene) -> None:
         attached = other.attach(request_id="shared").await_tokens(3)
         scene.engine.admits = False
         waits = scene.door.generate(8, request_id="waits here")
-        wait_until(lambda: len(scene.listed()) == 2, "it waits")
+        everything = requests_pb2.ListRequestsRequest()
+        wait_until(lambda: len(other.stub.ListRequests(everything).requests) == 2, "the engine knows that it waits")
         assert other.stub.Cancel(requests_pb2.CancelRequest(request_id="waits here")).cancelled
         assert waits.failure().code() == grpc.StatusCode.CANCELLED
         assert other.stub.Cancel(requests_pb2.CancelRequest(request_id="shared")).cancelled

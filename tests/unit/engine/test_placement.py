@@ -150,4 +150,4 @@ def test_a_gpu_has_defaults_of_its_own_and_what_is_set_stays(monkeypatch: pytest
     monkeypatch.setenv("PAGEHOLD_ENGINE_CHUNK", "300")
     settings = EngineSettings.load(max_running=100, model="x").on_gpu()
     assert (settings.max_running, settings.step_tokens, settings.chunk, settings.model) == (100, 2048, 300, "x")
-    assert EngineSettings.load(model="x").on_gpu().max_running == 256
+    assert EngineSettings.load(model="x").on_gpu().max_running == 512
