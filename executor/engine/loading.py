@@ -9,7 +9,7 @@ from executor.engine.revision import configured_revision, revision_of
 from executor.engine.settings import EngineSettings
 from executor.engine.sizing import CacheFormat
 from executor.models.config import DecoderConfig
-from executor.models.configuration import read_configuration
+from executor.models.configuration import known_configuration
 from executor.models.errors import UnsupportedModel
 from executor.models.loader import LoadOptions, decoder_config, load_model
 from executor.models.model import PagedModel
@@ -59,7 +59,7 @@ def _decoder_config(source: ModelSource, options: LoadOptions) -> DecoderConfig 
     if options.implementation == "transformers":
         return None
     try:
-        return decoder_config(read_configuration(source.folder))
+        return decoder_config(known_configuration(source.folder))
     except UnsupportedModel:
         if options.implementation == "decoder":
             raise

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from executor.models.user_cache import cache_root
+from executor.models.user_cache import cache_root, keep
 
 PIECE = 64 << 20
 """Bytes that are digested at once: pieces of a file are digested side by side."""
@@ -27,14 +27,7 @@ def revision_of(folder: Path) -> str:
         return known.read_text()
     except OSError:
         revision = _digest(b"".join(_file_digests(files))).hex()
-    try:
-        known.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = known.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(revision)
-        unfinished.rename(known)
-    except OSError:
-        # Nothing is lost: it is digested again the next time.
-        pass
+    keep(known, revision)
     return revision
 
 

@@ -13,7 +13,7 @@ import torch
 
 from executor.models.checkpoint import Checkpoint, load_tensors, match_names
 from executor.models.config import DecoderConfig
-from executor.models.configuration import read_configuration
+from executor.models.configuration import known_configuration, read_configuration
 from executor.models.decoder import Decoder
 from executor.models.errors import UnsupportedModel
 from executor.models.families import FAMILIES
@@ -69,7 +69,7 @@ def model_folder(source: str | Path, progress: bool | None = None) -> Path:
     if path.is_dir():
         return path
     if path.suffix == GGUF_SUFFIX and path.is_file():
-        from executor.models.gguf_conversion import converted_folder
+        from executor.models.gguf_folder import converted_folder
 
         return converted_folder(path, progress=progress)
     raise UnsupportedModel(f"{path}: neither a folder nor a {GGUF_SUFFIX} file")
@@ -83,8 +83,8 @@ def load_model(source: str | Path, options: LoadOptions | None = None) -> PagedM
     """
     options = options or LoadOptions()
     folder = model_folder(source, options.progress)
-    source_config = read_configuration(folder)
     if options.implementation != "transformers":
+        source_config = known_configuration(folder)
         try:
             config = decoder_config(source_config)
         except UnsupportedModel:
@@ -96,7 +96,7 @@ def load_model(source: str | Path, options: LoadOptions | None = None) -> PagedM
 
     return TransformersModel.load(
         folder,
-        source_config,
+        read_configuration(folder),
         device=torch.device(options.device),
         dtype=options.weight_dtype,
         random_seed=options.seed if options.weights == "random" else None,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from executor.models.batch import AttentionBatch
 from executor.models.errors import UnsupportedModel
@@ -16,6 +15,14 @@ from executor.models.errors import UnsupportedModel
 DEFAULT = "default"
 PARTIAL_BY_DEFAULT = {"phi3"}
 """Families that rotate a part of each head (`partial_rotary_factor`) with the unscaled rope too."""
+
+
+def rope_functions() -> dict[str, Any]:
+    """Transformers' functions, by rope type: from a configuration to inverse frequencies and attention factor."""
+    # Imported only where one is needed: the unscaled rope needs none.
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    return dict(ROPE_INIT_FUNCTIONS)
 
 
 def rope_parameters(source: Any) -> dict[str, Any]:
@@ -39,8 +46,8 @@ def rope_parameters_by_layer(source: Any) -> list[dict[str, Any]]:
 
 def _known(parameters: dict[str, Any]) -> dict[str, Any]:
     rope_type = parameters.setdefault("rope_type", DEFAULT)
-    if rope_type != DEFAULT and rope_type not in ROPE_INIT_FUNCTIONS:
-        known = ", ".join([DEFAULT, *ROPE_INIT_FUNCTIONS])
+    if rope_type != DEFAULT and rope_type not in rope_functions():
+        known = ", ".join([DEFAULT, *rope_functions()])
         raise UnsupportedModel(f"rope type {rope_type!r} is not one of {known}")
     return parameters
 
@@ -75,7 +82,7 @@ def inverse_frequencies(source: Any, length: int | None = None) -> tuple[torch.T
         partial = parameters.get("partial_rotary_factor", 1.0) if source.model_type in PARTIAL_BY_DEFAULT else 1.0
         dim = int(head_dim * partial)
         return 1.0 / (parameters["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float) / dim)), 1.0
-    compute = ROPE_INIT_FUNCTIONS[parameters["rope_type"]]
+    compute = rope_functions()[parameters["rope_type"]]
     # transformers hands its function a tensor, whose arithmetic is float32; a Python number would be computed in
     # float64 and round to other frequencies.
     frequencies, factor = compute(source, torch.device("cpu"), seq_len=None if length is None else torch.tensor(length))

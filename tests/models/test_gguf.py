@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from executor.models import gguf_conversion
 from executor.models.errors import DamagedCheckpoint, MissingTensor, UnsupportedModel, UnusedTensor
 from executor.models.generate import PagedSequence, SequenceRunner
-from executor.models.gguf_conversion import converted_folder
+from executor.models.gguf_folder import converted_folder
 from executor.models.loader import load_model, model_folder
 from executor.models.user_cache import cache_root
 from tests.models.checkpoints import SMALL, configuration, random_ids, reference_logits, reference_model
