@@ -27,27 +27,42 @@ async def attach(door: Door, request: generation_pb2.AttachRequest) -> Generatio
     await door.models.known()
     place = await find(door, request)
     for _ in range(ATTEMPTS):
-        sequences = await _outputs(door, place)
-        generation = None if sequences is None else await _follow(door, sequences, request)
+        held: list[Sequence] = []
+        generation = None
+        try:
+            if await _hold_outputs(door, place, held):
+                generation = await _follow(door, held, request)
+        finally:
+            for sequence in held:
+                sequence.deliveries -= 1
+                if generation is None:
+                    release(door, sequence)
         if generation is not None:
             return generation
     raise NotServing("the request changed hands whenever it was looked at")
 
 
-async def _outputs(door: Door, place: Place) -> list[Sequence] | None:
-    """All outputs of a request as they are now; None: one has changed hands just then. Raises NotFound."""
+async def _hold_outputs(door: Door, place: Place, held: list[Sequence]) -> bool:
+    """Put all outputs of a request into ``held``, as they are now. False: one has changed hands just then. Raises NotFound.
+
+    Each counts as delivered as soon as it is found: an earlier delivery that ends while another is looked for must not let
+    go of it, or this one would hear nothing more.
+    """
     pool, found = await look_up(door, place)
-    first = _sequence(door, pool, found)
+    first = _hold(_sequence(door, pool, found), held)
     if first is None:
-        return None
-    sequences = [first]
+        return False
     for output in range(1, len(delivered_uuids(first.uuid, first.request))):
-        other = await _other(door, first, output)
-        if other is None:
-            _let_go(door, sequences)
-            return None
-        sequences.append(other)
-    return sequences
+        if _hold(await _other(door, first, output), held) is None:
+            return False
+    return True
+
+
+def _hold(sequence: Sequence | None, held: list[Sequence]) -> Sequence | None:
+    if sequence is not None:
+        sequence.deliveries += 1
+        held.append(sequence)
+    return sequence
 
 
 async def _other(door: Door, first: Sequence, output: int) -> Sequence | None:
@@ -58,6 +73,8 @@ async def _other(door: Door, first: Sequence, output: int) -> Sequence | None:
         return _sequence(door, first.pool, found, first)
     known = door.engines.find(uuid)
     if known is not None and not known.is_over:
+        # Others may have let go of what was its first output for them.
+        known.first = first
         return known
     sequence = Sequence.other_output(first, output)
     link = door.engines.link_of(first)
@@ -81,28 +98,13 @@ async def _follow(door: Door, sequences: list[Sequence], request: generation_pb2
     The numbers are taken last, when nothing can be wrong any more: from then on nobody else's hang-up counts.
     """
     detached = request.detached if request.HasField("detached") else sequences[0].request.detached
-    generation = None
-    # Held meanwhile: an earlier delivery that ends just now must not let go of them, or this one would hear nothing more.
-    for sequence in sequences:
-        sequence.deliveries += 1
-    try:
-        model = await _check(door, sequences, request)
-        attachments = await _take_numbers(door, sequences, detached)
-        if attachments is not None:
-            generation = generation_of(
-                door, sequences, model, attachments=attachments, detached=detached, from_token=request.from_token
-            )
-    finally:
-        for sequence in sequences:
-            sequence.deliveries -= 1
-        if generation is None:
-            _let_go(door, sequences)
-    return generation
-
-
-def _let_go(door: Door, sequences: List[Sequence]) -> None:
-    for sequence in sequences:
-        release(door, sequence)
+    model = await _check(door, sequences, request)
+    attachments = await _take_numbers(door, sequences, detached)
+    if attachments is None:
+        return None
+    return generation_of(
+        door, sequences, model, attachments=attachments, detached=detached, from_token=request.from_token
+    )
 
 
 async def _take_numbers(door: Door, sequences: List[Sequence], detached: bool) -> list[int] | None:
@@ -164,6 +166,7 @@ def _live(door: Door, pool: str, live: sequence_pb2.LiveSequence, first: Sequenc
     # On whichever link: it may not have been moved to its new owner's yet, and two of it would take each other's news.
     known = door.registry.find(live.uuid) or door.engines.find(live.uuid)
     if known is not None and not known.is_over:
+        known.first = first
         # What clients have by now is what the ledger holds, which need not have been told yet.
         known.record(live.tokens)
         return known

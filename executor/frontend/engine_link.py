@@ -82,9 +82,16 @@ class EngineLink:
 
     def drop(self, sequence: Sequence) -> bool:
         """Take a sequence off, and say nothing. Returns whether it was there."""
+        if not self.has(sequence):
+            return False
         self._by_handle.pop(sequence.handle, None)
         self._outbox.pending.pop(sequence.uuid, None)
-        return self.sequences.pop(sequence.uuid, None) is not None
+        del self.sequences[sequence.uuid]
+        return True
+
+    def has(self, sequence: Sequence) -> bool:
+        """Whether a sequence is here: itself, not one of the same UUID that somebody attached to since it was let go of."""
+        return self.sequences.get(sequence.uuid) is sequence
 
     def cancel(self, uuid: bytes) -> None:
         """End a request that is not known to be accepted."""

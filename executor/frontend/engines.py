@@ -38,7 +38,7 @@ class Engines:
 
     def link_of(self, sequence: Sequence) -> EngineLink | None:
         """The link on which a sequence is."""
-        return next((link for link in self if sequence.uuid in link.sequences), None)
+        return next((link for link in self if link.has(sequence)), None)
 
     def find(self, uuid: bytes) -> Sequence | None:
         """A sequence on any link, by its UUID."""
