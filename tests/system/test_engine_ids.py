@@ -158,9 +158,10 @@ def test_progress_of_a_long_prompt_is_told(door: Door) -> None:
     key = door.start(start_of(ids(100, 430), max_tokens=2))[0]
     door.output(key)
     told = door.computing[door.accepted[key].handle]
-    assert told == sorted(told)
-    assert told[0] == 32
-    assert told[-1] < 100
+    # Two steps may have been done when the engine looked.
+    assert told == sorted(set(told))
+    assert set(told) <= {32, 64, 96}
+    assert told
 
 
 @pytest.mark.parametrize(
