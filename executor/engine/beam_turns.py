@@ -94,11 +94,14 @@ def _say_end(message: Message, group: BeamGroup) -> None:
     """All at once: whoever finds the first beam ended finds all that was found."""
     reasons = dict(enumerate(reason for _, reason in group.results or []))
     found = sorted(group.found)
+    reason = group.reason
     handles = [*group.kept.values(), *(group.found[place] for place in found)]
     why = [FinishReason.REPLACED] * len(group.kept) + [reasons.get(place, FinishReason.REPLACED) for place in found]
     for beam in reversed(group.members):
         handles.append(beam.handle)
-        why.append(group.reason if beam.request.uuid == group.first else FinishReason.REPLACED)
+        why.append(reason if beam.request.uuid == group.first else FinishReason.REPLACED)
+        # Nothing more is asked for it in this turn, behind its end.
+        beam.end(reason)
     _finish(message, handles, why)
 
 

@@ -163,6 +163,8 @@ def test_all_ends_in_one_turn_once_what_was_found_is_kept() -> None:
     # The first beam last: whoever finds it ended finds all that was found.
     assert message.finished.handles.tolist()[-1] == group.beams[0].handle
     assert message.finished.reasons[-1] == FinishReason.LENGTH
+    # Or the same turn might ask for blocks of theirs, behind their end.
+    assert [one.ending for one in group.members] == [FinishReason.LENGTH] * WIDTH
     answer(work, deeds)
     assert not work.sequences
     assert not list(work.beams)
