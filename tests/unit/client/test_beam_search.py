@@ -1,10 +1,12 @@
 """Beam search as a caller of the client asks for it, and what comes of it."""
 
+import re
 from typing import Any
 
 import pytest
 
 from pagehold.client import BeamSearchParameters, InvalidRequest, Progress
+from pagehold.client.commands.pace import Pace
 from pagehold.client.decoding import event_of
 from pagehold.client.parameters import generate_request
 from pagehold.client.transcript import Transcript
@@ -30,7 +32,7 @@ def test_a_search_is_asked_for_in_the_words_of_transformers(said: Any, sent: int
 
 @pytest.mark.parametrize("said", [1, 0, "ever", 2.5])
 def test_what_is_no_answer_to_when_a_search_ends_is_refused(said: Any) -> None:
-    with pytest.raises(InvalidRequest, match=r"beam_search\.early_stopping"):
+    with pytest.raises(InvalidRequest, match=r"beam_search\.early_stopping.*True or False or 'never'"):
         generate_request({"prompt": "x", "beam_width": 4, "early_stopping": said})
 
 
@@ -80,3 +82,20 @@ def test_the_command_asks_for_a_search_and_refuses_what_is_no_word_for_its_end(
     result = console.run("generate", "x", "--beam-width", "3", "--early-stopping", "ever")
     assert result.exit_code
     assert "it is true, false or never" in result.stderr
+
+
+def test_what_a_search_found_at_once_did_not_come_fast() -> None:
+    paces = [Pace(), Pace()]
+    for pace, search in zip(paces, (True, False), strict=True):
+        started = generation_pb2.Started(id="a", prompt_tokens=3)
+        if search:
+            started.beam_search.beam_width = 2
+        deltas = [generation_pb2.Delta(output=output, ids=[7, 8]) for output in range(2)]
+        messages = [generation_pb2.GenerationEvent(started=started)]
+        for message in [*messages, *(generation_pb2.GenerationEvent(delta=delta) for delta in deltas)]:
+            event = event_of(message)
+            assert event is not None
+            pace.note(event)
+    of_search, of_samples = map(str, paces)
+    assert re.fullmatch(r"4 tokens in 0\.\d\d s", of_search)
+    assert "tokens/s" in of_samples

@@ -5,6 +5,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 from uuid import uuid4
 
 import grpc
+from google.protobuf.descriptor import FieldDescriptor
 
 from pagehold.client.errors import Details, InvalidRequest
 from pagehold.inference.v1 import generation_pb2, parameters_pb2, prompt_pb2
@@ -101,6 +102,14 @@ _STOPPING = (
     ("never", parameters_pb2.EARLY_STOPPING_NEVER),
 )
 
+_INTEGERS = {
+    FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.TYPE_SINT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.TYPE_FIXED64: (0, 2**64 - 1),
+}
+"""What fits into a field of whole numbers, by its type."""
+
 _OF_PROMPT = frozenset({"prompt", "ids", "messages", "add_generation_prompt"})
 
 
@@ -118,7 +127,7 @@ class _Violations(dict[str, tuple[str, ...]]):
             else:
                 setattr(message, field, value)
         except (TypeError, ValueError) as error:
-            self[path] = (f"is {_clipped(value)}: {error}",)
+            self[path] = (f"is {_clipped(value)}{_instead(message.DESCRIPTOR.fields_by_name[field], value, error)}",)
 
     def check(self) -> None:
         """Raise ``InvalidRequest`` if there is any."""
@@ -202,6 +211,17 @@ def _as_sent(name: str, value: Any) -> Any:
     if name == "stop" and isinstance(value, str):
         return [value]
     return list(value) if name in ("stop", "stop_token_ids") and isinstance(value, Iterable) else value
+
+
+def _instead(field: FieldDescriptor, value: Any, error: Exception) -> str:
+    """What a field takes in place of a value that does not fit it, as far as it can be said better than by the error."""
+    if field.type == FieldDescriptor.TYPE_ENUM:
+        return f", but must be {' or '.join(repr(said) for said, _ in _STOPPING)}"
+    bounds = _INTEGERS.get(field.type)
+    if bounds is None or not isinstance(error, ValueError):
+        return f": {error}"
+    lowest, highest = bounds
+    return f", but {'each ' * isinstance(value, list)}must lie in {lowest}..{highest}"
 
 
 def _clipped(value: Any) -> str:
