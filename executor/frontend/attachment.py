@@ -6,7 +6,7 @@ from collections.abc import Sequence as List
 from executor.found_outputs import delivered_uuids
 from executor.frontend.door import Door
 from executor.frontend.errors import NotServing, OutOfRange
-from executor.frontend.finding import Place, find, look_up
+from executor.frontend.finding import ATTEMPTS, Place, find, look_up
 from executor.frontend.generation import Generation
 from executor.frontend.hanging_up import hang_up, release
 from executor.frontend.models import Model
@@ -16,9 +16,6 @@ from executor.outputs import uuid_of
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.engine.v1 import request_pb2
 from pagehold.inference.v1 import generation_pb2
-
-ATTEMPTS = 5
-"""How often a sequence is looked at that ends or changes hands just then."""
 
 
 async def attach(door: Door, request: generation_pb2.AttachRequest) -> Generation:

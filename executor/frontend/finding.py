@@ -16,6 +16,10 @@ MOST_WORK = 10_000
 """Requests of an engine that are looked through for one that was not accepted yet."""
 
 
+ATTEMPTS = 5
+"""How often a sequence is looked at that ends or changes hands just then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a request is: its UUID, and the pool if that is known."""
@@ -49,18 +53,31 @@ def parse_id(text: str) -> bytes:
 async def _find_id(door: Door, uuid: bytes) -> Place:
     if door.registry.find(uuid) is None:
         for pool in pools(door):
-            found = await door.manager.look_up(pool, uuid=uuid)
-            if found is not None:
-                return Place(root_of(request_of(door, pool, found), uuid), pool)
+            known = await known_of(door, pool, uuid)
+            if known is not None:
+                return Place(root_of(known[1], uuid), pool)
     return Place(uuid)
 
 
-def request_of(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> request_pb2.Request:
-    """What is kept with a sequence; empty where its row is another's by now."""
-    if found.WhichOneof("found") == "finished":
-        return request_pb2.Request.FromString(found.finished.request)
-    row = door.ledgers.row(pool, found.live.handle)
-    return request_pb2.Request() if row is None else request_pb2.Request.FromString(row.request)
+async def known_of(
+    door: Door, pool: str, uuid: bytes
+) -> tuple[sequence_pb2.LookupSequenceResponse, request_pb2.Request] | None:
+    """What the manager knows of a sequence, and what is kept with it, which says which outputs its request has.
+
+    Where its row is gone by the time it is read, it has ended since, or changed hands, and the manager is asked again.
+    Empty where the row cannot be read here.
+    """
+    found = await door.manager.look_up(pool, uuid=uuid)
+    for _ in range(ATTEMPTS):
+        if found is None:
+            return None
+        if found.WhichOneof("found") == "finished":
+            return found, request_pb2.Request.FromString(found.finished.request)
+        row = door.ledgers.row(pool, found.live.handle)
+        if row is not None and row.uuid == uuid:
+            return found, request_pb2.Request.FromString(row.request)
+        found = await door.manager.look_up(pool, uuid=uuid)
+    return None if found is None else (found, request_pb2.Request())
 
 
 async def _find_name(door: Door, name: str) -> Place:

@@ -7,7 +7,7 @@ from executor.found_outputs import delivered_uuids
 from executor.frontend.door import Door
 from executor.frontend.endings import END_REASONS
 from executor.frontend.errors import InvalidRequest
-from executor.frontend.finding import MOST_WORK, Place, find, pools, request_of, unknown
+from executor.frontend.finding import MOST_WORK, Place, find, known_of, pools, unknown
 from executor.frontend.sequence import Sequence
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
@@ -42,8 +42,8 @@ async def _outputs(door: Door, pool: str, uuid: bytes) -> list[bytes]:
     own = door.registry.find(uuid)
     if own is not None:
         return delivered_uuids(uuid, own.request)
-    found = await door.manager.look_up(pool, uuid=uuid)
-    return [uuid] if found is None else delivered_uuids(uuid, request_of(door, pool, found))
+    known = await known_of(door, pool, uuid)
+    return [uuid] if known is None else delivered_uuids(uuid, known[1])
 
 
 async def _cancel_waiting(door: Door, place: Place) -> bool:
@@ -66,9 +66,9 @@ async def get(door: Door, request: requests_pb2.GetRequestRequest) -> requests_p
     await door.models.known()
     place = await find(door, request)
     for pool in [place.pool] if place.pool is not None else pools(door):
-        found = await door.manager.look_up(pool, uuid=place.uuid)
-        if found is not None:
-            return requests_pb2.GetRequestResponse(request=await _of_all_outputs(door, pool, found))
+        known = await known_of(door, pool, place.uuid)
+        if known is not None:
+            return requests_pb2.GetRequestResponse(request=await _of_all_outputs(door, pool, *known))
     own = door.registry.find(place.uuid)
     summary = _of_sequence(own) if own is not None else await _waiting(door, place)
     if summary is None:
@@ -76,9 +76,10 @@ async def get(door: Door, request: requests_pb2.GetRequestRequest) -> requests_p
     return requests_pb2.GetRequestResponse(request=summary)
 
 
-async def _of_all_outputs(door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse) -> Summary:
+async def _of_all_outputs(
+    door: Door, pool: str, found: sequence_pb2.LookupSequenceResponse, request: request_pb2.Request
+) -> Summary:
     """A request as its outputs stand: it goes on as long as one of them does."""
-    request = request_of(door, pool, found)
     first = _of_output(found, request)
     for key in delivered_uuids(_uuid_of(found), request)[1:]:
         other = await door.manager.look_up(pool, uuid=key)
