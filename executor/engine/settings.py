@@ -1,9 +1,9 @@
 """Settings of an engine's process; `blockmgr.settings_sources` says where they come from."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from blockmgr.settings_sources import ProcessSettings
@@ -13,6 +13,11 @@ LEAST_SEQUENCES = 1024
 
 ON_GPU = {"max_running": 512, "step_tokens": 2048, "chunk": 2048, "step_timeout": 60.0}
 """What is the default on a GPU, where it is another."""
+
+
+def _number(value: object) -> object:
+    """Variables come as text, of which pydantic makes no number where only some numbers may be."""
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
 
 
 class EngineSettings(ProcessSettings):
@@ -49,7 +54,7 @@ class EngineSettings(ProcessSettings):
     same_bits: bool = Field(
         True, description="on a GPU, only matrix products whose rows do not depend on who shares a step"
     )
-    tokens_per_block: Literal[8, 16, 32, 64, 128] = Field(
+    tokens_per_block: Annotated[Literal[8, 16, 32, 64, 128], BeforeValidator(_number)] = Field(
         16, description="tokens that a block holds, if it is made now"
     )
     host_blocks: int | None = Field(

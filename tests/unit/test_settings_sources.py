@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from blockmgr.configuration import WrongSetting
 from blockmgr.service.settings import ManagerSettings
 from blockmgr.settings_sources import ProcessSettings
+from executor.engine.settings import EngineSettings
 
 FILE = """
 runtime_dir = "/shared"
@@ -93,3 +94,12 @@ def test_what_is_wrong_in_the_file_is_named(configured: Path, text: str, complai
 def test_another_processs_table_is_its_own_business(configured: Path) -> None:
     configured.write_text("[engine]\nunknown = 1")
     assert ManagerSettings.load().lease_seconds == 10
+
+
+def test_a_setting_that_is_one_of_some_numbers_may_be_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGEHOLD_ENGINE_TOKENS_PER_BLOCK", "8")
+    assert EngineSettings.load().tokens_per_block == 8
+    for wrong in ("9", "few"):
+        monkeypatch.setenv("PAGEHOLD_ENGINE_TOKENS_PER_BLOCK", wrong)
+        with pytest.raises(WrongSetting, match=r"tokens_per_block.*8, 16, 32, 64 or 128"):
+            EngineSettings.load()

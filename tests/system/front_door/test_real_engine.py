@@ -57,3 +57,18 @@ def test_streams_of_a_model_with_more_ids_than_its_tokenizer_go_on_to_their_end(
 
 def test_an_id_that_only_the_model_knows_is_no_prompt(door: DoorProcess) -> None:
     assert f"must lie in 0..{KNOWN - 1}" in door.generate(KNOWN).failure().details()
+
+
+def test_of_a_prompt_asked_again_start_and_usage_say_what_was_cached(door: DoorProcess) -> None:
+    prompt = [FIRST_PIECE + number for number in range(35)]
+    answers = []
+    for bypassed, cached in ((False, 0), (False, 32), (True, 0), (False, 32)):
+        call = door.generate(
+            *prompt, stopping={"max_tokens": 5, "ignore_eos": True}, cache={"bypass": bypassed}
+        ).whole()
+        started, usage = call.events[0].started, call.finished.usage
+        assert (started.prompt_tokens, started.cached_tokens) == (35, cached)
+        assert (usage.prompt_tokens, usage.cached_tokens, usage.output_tokens) == (35, cached, 5)
+        answers.append(call.ids)
+    assert len(answers[0]) == 5
+    assert answers == [answers[0]] * 4
