@@ -11,7 +11,7 @@ from executor.models.generate import generate
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
 from tests.engines.beam_searches import NEVER, OFF, ON, WIDTH, Search, ends_for, reference
-from tests.engines.door import start_of
+from tests.engines.door import Door, start_of
 from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
 from tests.models.beam_search import reference_beams
 from tests.models.checkpoints import random_ids
@@ -36,12 +36,19 @@ def world() -> Iterator[EngineWorld]:
         yield world
 
 
+@pytest.fixture(scope="module")
+def served(model: Path) -> Iterator[tuple[EngineWorld, Door]]:
+    """A world with an engine, and a door to it, which tests share that leave them as they were."""
+    with engine_world() as world:
+        world.start_engine(model, "--blocks", "400", "--chunk", "32", "--step-tokens", "64", "--max-running", "48")
+        yield world, world.door()
+
+
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
 def test_searches_are_transformers_whatever_their_prompts_lengths(
-    model: Path, world: EngineWorld, penalty: float
+    model: Path, served: tuple[EngineWorld, Door], penalty: float
 ) -> None:
-    world.start_engine(model, "--blocks", "400", "--chunk", "32", "--step-tokens", "64")
-    door = world.door()
+    world, door = served
     searches = []
     for number, length in enumerate(LENGTHS):
         prompt = random_ids(length, 70 + length)
@@ -54,9 +61,10 @@ def test_searches_are_transformers_whatever_their_prompts_lengths(
     world.check_all_free()
 
 
-def test_one_beam_and_many_are_transformers_and_neighbours_change_nothing(model: Path, world: EngineWorld) -> None:
-    world.start_engine(model, "--blocks", "400", "--chunk", "32", "--step-tokens", "64", "--max-running", "48")
-    door = world.door()
+def test_one_beam_and_many_are_transformers_and_neighbours_change_nothing(
+    model: Path, served: tuple[EngineWorld, Door]
+) -> None:
+    world, door = served
     prompt = random_ids(37, 5)
     searches = [Search(prompt, 18, width=width, end_ids=ends_for(model, prompt, 3)) for width in (2, 3, 8, 16)]
     alone = start_of(random_ids(21, 6), max_tokens=60)
@@ -71,9 +79,10 @@ def test_one_beam_and_many_are_transformers_and_neighbours_change_nothing(model:
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
-def test_long_prompts_and_steps_in_which_all_of_the_best_end(model: Path, world: EngineWorld, penalty: float) -> None:
-    world.start_engine(model, "--blocks", "300", "--chunk", "64", "--step-tokens", "128")
-    door = world.door()
+def test_long_prompts_and_steps_in_which_all_of_the_best_end(
+    model: Path, served: tuple[EngineWorld, Door], penalty: float
+) -> None:
+    world, door = served
     prompt = random_ids(200, 11)
     likeliest = [ids[0] for ids, _ in reference_beams(reference(model), prompt, 8, 1)]
     searches = [
@@ -157,7 +166,7 @@ def test_an_engine_that_is_stopped_leaves_its_searches_to_the_next(model: Path, 
     world.check_all_free()
 
 
-@pytest.mark.parametrize(("preempt", "host_blocks"), [("swap", 200), ("recompute", 0), ("swap", 6), ("auto", 40)])
+@pytest.mark.parametrize(("preempt", "host_blocks"), [("recompute", 0), ("swap", 6), ("auto", 40)])
 def test_searches_make_room_as_a_whole_and_find_the_same(
     model: Path, world: EngineWorld, preempt: str, host_blocks: int
 ) -> None:
@@ -221,10 +230,9 @@ def test_at_its_deadline_a_search_ends_with_the_best_that_there_is(model: Path, 
     ],
 )
 def test_a_search_that_cannot_be_is_refused_by_name(
-    model: Path, world: EngineWorld, change: dict[str, Any], text: str
+    served: tuple[EngineWorld, Door], change: dict[str, Any], text: str
 ) -> None:
-    world.start_engine(model, "--blocks", "200")
-    door = world.door()
+    _, door = served
     search = Search(random_ids(5), 10, **change)
     (key,) = door.start(search.start)
     assert text in door.await_refused(key).detail

@@ -93,19 +93,19 @@ def output_of(door: Door, key: bytes, seconds: float) -> list[int]:
     return list(found.finished.ids[found.finished.prompt : found.finished.final_length])
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 33, 48])
-def test_each_sample_is_what_a_request_with_its_seed_gives(model: Path, world: EngineWorld, length: int) -> None:
+def test_each_sample_is_what_a_request_with_its_seed_gives(model: Path, world: EngineWorld) -> None:
     world.start_engine(model, "--blocks", "100", "--chunk", "32", "--step-tokens", "64")
     door = world.door()
-    prompt = random_ids(length, 40000 + length)
-    start = samples_of(prompt, 4, seed=7, max_tokens=20)
-    door.start(start)
-    assert outputs_of(door, start) == alone(model, prompt, 4, 7, 20)
-    # Found in the cache, and what each needs of its own.
-    again = samples_of(prompt, 4, seed=8, max_tokens=20)
-    door.start(again)
-    assert outputs_of(door, again) == alone(model, prompt, 4, 8, 20)
-    assert {door.accepted[key].cached_tokens for key in keys_of(again)} == {(length - 1) // BLOCK * BLOCK}
+    for length in (1, 15, 16, 17, 33, 48):
+        prompt = random_ids(length, 40000 + length)
+        start = samples_of(prompt, 4, seed=7, max_tokens=20)
+        door.start(start)
+        assert outputs_of(door, start) == alone(model, prompt, 4, 7, 20)
+        # Found in the cache, and what each needs of its own.
+        again = samples_of(prompt, 4, seed=8, max_tokens=20)
+        door.start(again)
+        assert outputs_of(door, again) == alone(model, prompt, 4, 8, 20)
+        assert {door.accepted[key].cached_tokens for key in keys_of(again)} == {(length - 1) // BLOCK * BLOCK}
     world.check_all_free()
 
 
@@ -176,8 +176,7 @@ def test_each_sample_ends_at_its_own_end_and_gives_back_its_blocks(model: Path, 
     world.check_all_free()
 
 
-@pytest.mark.parametrize("state", ["waiting", "prefill", "decode", "one"])
-def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, world: EngineWorld, state: str) -> None:
+def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, world: EngineWorld) -> None:
     world.start_engine(
         model,
         *("--blocks", "100", "--chunk", "16", "--step-tokens", "16", "--max-running", "6"),
@@ -186,25 +185,26 @@ def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, world: EngineW
     )
     door = world.door()
     door.describe()
-    other = samples_of(random_ids(20, 40500), 2, seed=1, max_tokens=80)
-    door.start(other)
-    for key in keys_of(other):
-        door.await_output(key, 1)
-    outputs = 6 if state == "waiting" else 4
-    start = samples_of(random_ids(200, 40501), outputs, seed=1, max_tokens=200)
-    keys = keys_of(start)
-    door.start(start)
-    if state == "waiting":
-        door.say(cancels=keys[:1])
-        door.await_refused(keys[0])
-    else:
-        door.await_accepted(keys[0])
-        for key in keys if state != "prefill" else ():
-            door.await_output(key, 2)
-        door.say(cancels=keys[2:3] if state == "one" else keys[:1])
-        assert {door.await_ended(key).reason for key in keys} == {states_pb2.FINISH_REASON_CANCELLED}
-    assert outputs_of(door, other) == alone(model, random_ids(20, 40500), 2, 1, 80)
-    world.check_all_free()
+    for state in ("waiting", "prefill", "decode", "one"):
+        other = samples_of(random_ids(20, 40500), 2, seed=1, max_tokens=80)
+        door.start(other)
+        for key in keys_of(other):
+            door.await_output(key, 1)
+        outputs = 6 if state == "waiting" else 4
+        start = samples_of(random_ids(200, 40501), outputs, seed=1, max_tokens=200)
+        keys = keys_of(start)
+        door.start(start)
+        if state == "waiting":
+            door.say(cancels=keys[:1])
+            door.await_refused(keys[0])
+        else:
+            door.await_accepted(keys[0])
+            for key in keys if state != "prefill" else ():
+                door.await_output(key, 2)
+            door.say(cancels=keys[2:3] if state == "one" else keys[:1])
+            assert {door.await_ended(key).reason for key in keys} == {states_pb2.FINISH_REASON_CANCELLED}
+        assert outputs_of(door, other) == alone(model, random_ids(20, 40500), 2, 1, 80)
+        world.check_all_free()
 
 
 def test_who_follows_a_sample_before_it_is_forked_hears_of_it_then(model: Path, world: EngineWorld) -> None:
@@ -243,8 +243,6 @@ def test_more_samples_than_are_computed_at_once_or_than_the_pool_can_hold_are_re
 @pytest.mark.parametrize(
     ("preempt", "host_blocks", "kept"),
     [
-        ("swap", 400, {}),
-        ("recompute", 0, {}),
         ("swap", 8, {}),
         ("auto", 60, {}),
         ("swap", 400, {"no_store": True}),
