@@ -96,3 +96,48 @@ def test_engines_that_share_a_pool_too_small_for_their_families_do_not_starve_ea
     for place, start in enumerate(starts):
         assert outputs_of(world.doors[place % 2], start, 240) == alone(model, prompts[place], 4, place, 40)
     world.check_all_free()
+
+
+@pytest.mark.parametrize("host_blocks", [0, 1, 4])
+@pytest.mark.parametrize(("blocks", "tokens"), [(8, 17), (20, 40)])
+def test_twenty_families_finish_in_a_pool_of_one_or_two_however_little_they_can_swap(
+    model: Path, world: EngineWorld, blocks: int, tokens: int, host_blocks: int
+) -> None:
+    # Eight blocks are what one family has in the end. In twenty there is room for two at first, and not to the end.
+    prompts = [random_ids(5 if blocks == 8 else 20, 50400 + place) for place in range(20)]
+    engine = world.start_engine(
+        model,
+        *("--blocks", str(blocks + 1), "--host-blocks", str(host_blocks), "--preempt", "swap", "--chunk", "32"),
+    )
+    door = world.door()
+    starts = [samples_of(prompt, 4, seed=place, max_tokens=tokens) for place, prompt in enumerate(prompts)]
+    door.start(*starts)
+    for place, start in enumerate(starts):
+        assert outputs_of(door, start, 240) == alone(model, prompts[place], 4, place, tokens)
+    ways = {event["way"] for event in engine.events("makes room")}
+    assert ways or blocks == 8
+    assert host_blocks or ways <= {"recompute"}
+    world.check_all_free()
+    host = [tier for tier in world.statistics().tiers if tier.tier == states_pb2.TIER_HOST]
+    free = {states_pb2.BLOCK_STATE_FREE: host_blocks}
+    assert [{count.state: count.blocks for count in tier.states} for tier in host] == [free] * bool(host_blocks)
+
+
+def test_samples_that_find_too_few_blocks_are_refused_or_wait_and_none_is_half_forked(
+    model: Path, world: EngineWorld
+) -> None:
+    world.start_engine(model, "--blocks", "5", "--host-blocks", "4", "--chunk", "32")
+    door = world.door()
+    prompt = random_ids(48, 50500)
+    # Two blocks are shared, and of each sample one more with the prompt's last token, and one for its output.
+    large = samples_of(prompt, 8, seed=1, max_tokens=16)
+    door.start(large)
+    refused = door.await_refused(large.uuid)
+    assert (refused.refusal, refused.needed, refused.available) == (states_pb2.REFUSAL_NEVER_FITS, 18, 4)
+    assert not world.statistics().sequences.live
+    # Four blocks: beside each other there is room for one of them, and what the others have is given up for it.
+    fitting = [samples_of(random_ids(10, 50501 + place), 4, seed=place, max_tokens=6) for place in range(6)]
+    door.start(*fitting)
+    for place, start in enumerate(fitting):
+        assert outputs_of(door, start) == alone(model, random_ids(10, 50501 + place), 4, place, 6)
+    world.check_all_free()

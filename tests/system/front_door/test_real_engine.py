@@ -63,9 +63,8 @@ def test_of_a_prompt_asked_again_start_and_usage_say_what_was_cached(door: DoorP
     prompt = [FIRST_PIECE + number for number in range(35)]
     answers = []
     for bypassed, cached in ((False, 0), (False, 32), (True, 0), (False, 32)):
-        call = door.generate(
-            *prompt, stopping={"max_tokens": 5, "ignore_eos": True}, cache={"bypass": bypassed}
-        ).whole()
+        asked = {"stopping": {"max_tokens": 5, "ignore_eos": True}, "cache": {"bypass": bypassed}}
+        call = door.generate(*prompt, sampling={"temperature": 0.0}, **asked).whole()
         started, usage = call.events[0].started, call.finished.usage
         assert (started.prompt_tokens, started.cached_tokens) == (35, cached)
         assert (usage.prompt_tokens, usage.cached_tokens, usage.output_tokens) == (35, cached, 5)
