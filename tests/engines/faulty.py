@@ -6,9 +6,11 @@ NAN_AT, RAISE_AT and DIE_AT hold a token id: a token of that id makes its row's 
 the process. RAISE_ONCE makes the first step fail that has it, and SLOW gives each step so many seconds more. HOLD names a
 file: while it is there, a step with a token whose id it holds stands still. With POISON
 set, no block but those of a step's own sequences holds a number when it begins, the null block apart: whoever else there
-is loses what it had, so one sequence at a time runs.
+is loses what it had, so one sequence at a time runs. LATE_COPIES makes copies on the host tier come so many seconds late,
+beside steps. TABLES names a file in which the block tables of the last step stand.
 """
 
+import json
 import os
 import signal
 import sys
@@ -18,10 +20,11 @@ from typing import Any
 
 import torch
 
-from executor.engine import process
+from executor.engine import devices, process
 from executor.engine.loading import load
 from executor.models.batch import AttentionBatch
 from executor.models.model import PagedModel
+from tests.engines.late_copies import LateCopies
 
 
 def number(name: str) -> int:
@@ -36,6 +39,15 @@ def is_held(ids: torch.Tensor) -> bool:
     except (KeyError, FileNotFoundError):
         return False
     return bool((ids == held).any())
+
+
+def tell_tables(file: Path, batch: AttentionBatch, tokens_per_block: int) -> None:
+    """Write the blocks that hold each row's tokens to a file, in one go."""
+    lengths = (-(-batch.lengths // tokens_per_block)).tolist()
+    tables = [table[:length] for table, length in zip(batch.tables.tolist(), lengths, strict=True)]
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(tables))
+    draft.rename(file)
 
 
 class FaultyModel:
@@ -56,6 +68,8 @@ class FaultyModel:
         time.sleep(self._slow)
         while is_held(ids):
             time.sleep(0.005)
+        if "TABLES" in os.environ:
+            tell_tables(Path(os.environ["TABLES"]), batch, pool.shape[4])
         if "POISON" in os.environ:
             others = torch.ones(len(pool), dtype=torch.bool)
             others[batch.tables.flatten().long()] = False
@@ -76,6 +90,9 @@ class FaultyModel:
 def main() -> None:
     """Run the engine."""
     setattr(process, "load", lambda prepared: FaultyModel(load(prepared)))  # noqa: B010 - it is not exported from there
+    if "LATE_COPIES" in os.environ:
+        LateCopies.late = float(os.environ["LATE_COPIES"])
+        setattr(devices, "HostDevice", LateCopies)  # noqa: B010 - likewise
     from pagehold.client.cli import main as run
 
     sys.argv = ["pagehold", "executor", *sys.argv[1:]]

@@ -136,3 +136,25 @@ def test_short_ones_beside_long_prompts_in_chunks_all_get_their_own_ids(model: P
     wait_until(lambda: any(len(door.computing[handle]) > 2 for handle in list(door.computing)), "chunks are told of")
     for key, answer in zip(keys, generate(tiny(model), prompts, 16), strict=True):
         assert (door.output(key), door.ended[key].tokens) == (answer, len(prompts[keys.index(key)]) + 16)
+
+
+def test_blocks_of_one_that_is_cancelled_in_mid_step_are_given_out_behind_that_step(model: Path) -> None:
+    held = 0
+    gone, prompt = [*random_ids(40, 9400), held], random_ids(90, 9401)
+    with engine_world() as world:
+        world.start_engine(model, "--blocks", "7", faulty=True)
+        door = world.door()
+        door.describe()
+        with world.held_at(held):
+            first = door.start(start_of(gone, max_tokens=40))[0]
+            door.await_accepted(first)
+            door.say(cancels=[first])
+            # It takes all six blocks.
+            second = door.start(start_of(prompt, max_tokens=7))[0]
+            wait_until(lambda: world.statistics().tiers[0].fenced, "the manager knows that the first one has ended")
+            turns = world.statistics().counters.turns
+            wait_until(lambda: world.statistics().counters.turns > turns, "the engine has spoken since then")
+            assert second not in door.accepted
+        assert door.await_ended(first).reason == states_pb2.FINISH_REASON_CANCELLED
+        assert door.output(second) == generate(tiny(model), [prompt], 7)[0]
+        world.check_all_free()

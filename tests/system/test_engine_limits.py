@@ -155,3 +155,24 @@ def test_draining_refuses_what_waits_and_lets_the_rest_end(world: EngineWorld, d
     wait_until(lambda: not door.loads[-1].draining, "the engine takes on more")
     again = door.start(start_of([5, 6]))[0]
     assert len(door.output(again)) == 16
+
+
+def test_eight_small_ones_may_pass_one_that_needs_more_than_is_free(tmp_path: Path) -> None:
+    model = save_tiny(tmp_path / "tiny", max_position_embeddings=200)
+    running, big = start_of(random_ids(40, 8900), max_tokens=24), start_of(random_ids(180, 8901), max_tokens=12)
+    small = [start_of(random_ids(4, 8910 + place), max_tokens=8) for place in range(8)]
+    with engine_world() as world:
+        # Four of the fourteen are the first one's, and twelve are needed.
+        world.start_engine(model, "--blocks", "15", "--chunk", "64", faulty=True, SLOW="0.02")
+        door = world.door()
+        door.start(running)
+        door.await_accepted(running.uuid)
+        door.start(big, *small)
+        ended = [door.await_ended(one.uuid) for one in (running, big, *small)]
+        assert {one.reason for one in ended} == {states_pb2.FINISH_REASON_LENGTH}
+        passed = list(door.accepted).index(big.uuid) - 1
+        assert 1 <= passed <= MOST_PASSES
+        for one in (running, big, *small):
+            count = one.request.parameters.max_tokens
+            assert door.output(one.uuid) == generate(tiny(model), [list(one.prompt)], count)[0]
+        world.check_all_free()

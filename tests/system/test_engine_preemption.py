@@ -1,5 +1,7 @@
 """A pool that holds far less than what is asked for: everybody ends, with the ids of a run without pressure."""
 
+import json
+import uuid
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -8,8 +10,8 @@ from typing import Any
 import pytest
 
 from executor.models.generate import Sampling, generate
-from pagehold.admin.v1 import watch_pb2
-from pagehold.common.v1 import event_pb2
+from pagehold.admin.v1 import sequence_pb2, watch_pb2
+from pagehold.common.v1 import event_pb2, states_pb2
 from tests.engines.door import start_of
 from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import random_ids
@@ -147,4 +149,65 @@ def test_a_pool_of_hardly_more_than_one_sequence_needs_serves_thirty(
         keys = door.start(*[start_of(prompt, max_tokens=40) for prompt in prompts])
         assert [door.output(key, 240) for key in keys] == generate(tiny(model), prompts, 40)
         assert len(engine.events("makes room")) <= 3 * len(prompts)
+        world.check_all_free()
+
+
+@pytest.mark.parametrize("preempt", ["swap", "recompute"])
+def test_one_that_comes_back_has_the_table_that_the_manager_has(model: Path, preempt: str) -> None:
+    prompts = [random_ids(48, 25000 + index) for index in range(2)]
+    with engine_world() as world:
+        tables = world.directory / "tables"
+        engine = world.start_engine(
+            model,
+            *("--blocks", "11", "--host-blocks", "20", "--preempt", preempt, "--chunk", "16"),
+            faulty=True,
+            SLOW="0.01",
+            TABLES=str(tables),
+        )
+        door = world.door()
+        # Each comes to need seven blocks.
+        keys = door.start(*[start_of(prompt, max_tokens=64) for prompt in prompts])
+        door.await_ended(keys[0])
+        assert engine.events("makes room")
+        # Steps that the other one has a part in are over when this one has had two more tokens.
+        door.await_output(keys[1], door.recorded[door.accepted[keys[1]].handle] - 48 + 2)
+        compared = 0
+        while keys[1] not in door.ended:
+            steps = json.loads(tables.read_text())
+            known = table_of(world, keys[1])
+            if len(steps) == 1 and known:
+                assert known[: len(steps[0])] == steps[0]
+                compared += 1
+        assert compared
+        assert [door.output(key) for key in keys] == generate(tiny(model), prompts, 64)
+        world.check_all_free()
+
+
+def table_of(world: EngineWorld, key: bytes) -> list[int]:
+    """The block table of a sequence as the manager has it; empty once it has ended, and while a part of it is away."""
+    found = world.admin.GetSequence(sequence_pb2.GetSequenceRequest(uuid=str(uuid.UUID(bytes=key))), timeout=60)
+    if any(entry.tier == states_pb2.TIER_HOST for entry in found.table):
+        return []
+    return [entry.block for entry in found.table]
+
+
+@pytest.mark.parametrize("host_blocks", [600, 12])
+def test_blocks_are_given_out_only_when_late_copies_have_left_them(model: Path, host_blocks: int) -> None:
+    prompts = [random_ids(length, 26000 + index) for index, length in enumerate(LENGTHS[:24])]
+    with engine_world() as world:
+        engine = world.start_engine(
+            model,
+            *("--blocks", str(PEAK // 9), "--host-blocks", str(host_blocks), "--preempt", "swap"),
+            *("--chunk", "64", "--step-tokens", "256"),
+            faulty=True,
+            LATE_COPIES="0.05",
+        )
+        door = world.door()
+        keys = door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
+        assert [door.output(key, 240) for key in keys] == generate(tiny(model), prompts, OUTPUT)
+        assert engine.events("makes room")
+        assert world.statistics().counters.copies > len(prompts)
+        # What was demoted, and what came back, is what it is taken for.
+        again = door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
+        assert [door.output(key, 240) for key in again] == generate(tiny(model), prompts, OUTPUT)
         world.check_all_free()
