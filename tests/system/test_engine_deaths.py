@@ -168,16 +168,21 @@ def test_a_second_engine_of_the_pool_hits_what_the_first_has_sealed(model: Path)
         assert second.accepted[key].cached_tokens == 80
 
 
-def test_another_model_of_the_same_shape_hits_nothing(model: Path, tmp_path: Path) -> None:
+def save_other(folder: Path) -> Path:
+    """A model of the same shape with other weights."""
     import torch
     from safetensors.torch import load_file, save_file
 
-    prompt = random_ids(90, 80)
-    other = save_tiny(tmp_path / "other")
+    other = save_tiny(folder)
     weights = load_file(other / "model.safetensors")
     changed = {name: tensor.clone() for name, tensor in weights.items()}
     changed["model.norm.weight"][0] += torch.tensor(0.5)
     save_file(changed, other / "model.safetensors", metadata={"format": "pt"})
+    return other
+
+
+def test_another_model_of_the_same_shape_hits_nothing(model: Path, tmp_path: Path) -> None:
+    prompt, other = random_ids(90, 80), save_other(tmp_path / "other")
     with engine_world() as world:
         engine = world.start_engine(model, "--served-name", "tiny")
         door = world.door()
@@ -187,3 +192,19 @@ def test_another_model_of_the_same_shape_hits_nothing(model: Path, tmp_path: Pat
         key = door.start(start_of(prompt))[0]
         assert door.output(key) == generate(tiny(other), [prompt], 16)[0]
         assert door.accepted[key].cached_tokens == 0
+
+
+def test_another_model_is_refused_while_a_sequence_of_the_first_lives(model: Path, tmp_path: Path) -> None:
+    prompt, other = random_ids(40, 81), save_other(tmp_path / "other")
+    with engine_world() as world:
+        engine = world.start_engine(model, *FLAGS, "--served-name", "tiny", faulty=True, SLOW="0.02")
+        door = world.door()
+        key = door.start(start_of(prompt, max_tokens=OUTPUT))[0]
+        door.await_output(key, 5)
+        engine.kill()
+        refused = world.start_engine(other, "--served-name", "tiny")
+        assert refused.process.wait(60) != 0
+        assert "content identity" in refused.log.read_text()
+        world.start_engine(model, "--served-name", "tiny")
+        assert door.output(key) == generate(tiny(model), [prompt], OUTPUT)[0]
+        world.check_all_free()
