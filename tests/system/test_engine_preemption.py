@@ -1,11 +1,13 @@
 """A pool that holds far less than what is asked for: everybody ends, with the ids of a run without pressure."""
 
 import json
+import re
 import uuid
 from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -143,13 +145,24 @@ def test_a_pool_of_hardly_more_than_one_sequence_needs_serves_thirty(
     prompts = [random_ids(40, 24000 + index) for index in range(30)]
     with engine_world() as world:
         engine = world.start_engine(
-            model, "--blocks", str(blocks + 1), "--host-blocks", str(host_blocks), "--preempt", "swap", "--chunk", "32"
+            model,
+            *("--blocks", str(blocks + 1), "--host-blocks", str(host_blocks), "--preempt", "swap", "--chunk", "32"),
+            *("--metrics-port", str(world.metrics_port)),
         )
         door = world.door()
         keys = door.start(*[start_of(prompt, max_tokens=40) for prompt in prompts])
         assert [door.output(key, 240) for key in keys] == generate(tiny(model), prompts, 40)
-        assert len(engine.events("makes room")) <= 3 * len(prompts)
+        gone = engine.events("makes room")
+        assert len(gone) <= 3 * len(prompts)
+        # No step without work: each brings a token or a chunk, of which a prompt has two and what comes back three at most.
+        assert steps_of(world) <= (2 + 40) * len(prompts) + 3 * len(gone)
         world.check_all_free()
+
+
+def steps_of(world: EngineWorld) -> float:
+    """Steps that the engine has done."""
+    with urlopen(f"http://127.0.0.1:{world.metrics_port}/metrics") as answer:
+        return float(re.findall(r"^pagehold_engine_steps_total (\S+)$", answer.read().decode(), re.MULTILINE)[0])
 
 
 @pytest.mark.parametrize("preempt", ["swap", "recompute"])

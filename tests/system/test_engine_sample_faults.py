@@ -135,7 +135,7 @@ def test_samples_that_find_too_few_blocks_are_refused_or_wait_and_none_is_half_f
     refused = door.await_refused(large.uuid)
     assert (refused.refusal, refused.needed, refused.available) == (states_pb2.REFUSAL_NEVER_FITS, 18, 4)
     assert not world.statistics().sequences.live
-    # Four blocks: beside each other there is room for one of them, and what the others have is given up for it.
+    # Each family takes all four blocks, so the others wait for it.
     fitting = [samples_of(random_ids(10, 50501 + place), 4, seed=place, max_tokens=6) for place in range(6)]
     door.start(*fitting)
     for place, start in enumerate(fitting):
