@@ -23,7 +23,7 @@ BIN := .venv/bin
 # for each other.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 
-.PHONY: help demo test test-gpu lint proto clean
+.PHONY: help demo test test-long test-gpu lint proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -52,7 +52,10 @@ demo: .venv/installed .venv/demo-model ## serve a small model, ask it a question
 
 test: .venv/installed .venv/demo-model ## run the tests that need no GPU
 	TRITON_INTERPRET=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/kernels/interpreted
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder # a file's tests share what they have loaded; many short ones last
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not long' # a file's tests share what they have loaded; many short ones last
+
+test-long: .venv/installed .venv/demo-model ## run the tests that show on more numbers what the others show
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m long
 
 test-gpu: .venv/installed ## run the tests that need a GPU
 	$(BIN)/pytest -o addopts='-q --strict-markers --strict-config --import-mode=importlib' tests/gpu

@@ -14,6 +14,8 @@ from tests.engines.world import EngineProcess, EngineWorld, engine_world, save_t
 from tests.models.checkpoints import random_ids
 from tests.scripted.processes import wait_until
 
+pytestmark = pytest.mark.long
+
 PROMPT = random_ids(30, 400)
 TOKENS = 30
 

@@ -146,6 +146,7 @@ def test_a_search_goes_on_through_deaths_of_its_engine_and_of_its_manager(model:
     world.check_all_free()
 
 
+@pytest.mark.long
 def test_an_engine_that_is_stopped_leaves_its_searches_to_the_next(model: Path, world: EngineWorld) -> None:
     ways = ("--blocks", "120")
     engine = world.start_engine(model, *ways, faulty=True, SLOW="0.02", PAGEHOLD_ENGINE_STOP_GRACE="0.1")
@@ -166,7 +167,9 @@ def test_an_engine_that_is_stopped_leaves_its_searches_to_the_next(model: Path, 
     world.check_all_free()
 
 
-@pytest.mark.parametrize(("preempt", "host_blocks"), [("recompute", 0), ("swap", 6), ("auto", 40)])
+@pytest.mark.parametrize(
+    ("preempt", "host_blocks"), [("recompute", 0), ("swap", 6), pytest.param("auto", 40, marks=pytest.mark.long)]
+)
 def test_searches_make_room_as_a_whole_and_find_the_same(
     model: Path, world: EngineWorld, preempt: str, host_blocks: int
 ) -> None:

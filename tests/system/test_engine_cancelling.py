@@ -155,6 +155,7 @@ def threads(engine: EngineProcess) -> int:
     return len(os.listdir(f"/proc/{engine.pid}/task"))
 
 
+@pytest.mark.long
 def test_hundreds_cancelled_at_random_moments_leave_nothing_behind(world: EngineWorld, door: Door) -> None:
     engine = world.engines[0]
     chance = random.Random(6)

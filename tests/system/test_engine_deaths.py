@@ -51,6 +51,7 @@ def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path) -> 
         world.check_all_free()
 
 
+@pytest.mark.long
 def test_killed_in_mid_prefill_no_completed_prompt_token_is_computed_again(model: Path) -> None:
     prompt = random_ids(100, 20)
     with engine_world() as world:
@@ -83,6 +84,7 @@ def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path) -> None:
         world.check_all_free()
 
 
+@pytest.mark.long
 def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> None:
     prompts = prompts_of(40)
     with engine_world() as world:
@@ -127,6 +129,7 @@ def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(mo
         check(model, world, door, keys, prompts)
 
 
+@pytest.mark.long
 def test_a_request_that_kills_engines_ends_and_nobody_elses(model: Path) -> None:
     # The killer's id is an end that is held back, so that nobody else comes to have it.
     prompts = [random_ids(8 + 7 * place, 90 + place) for place in range(3)]

@@ -19,6 +19,7 @@ from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import random_ids
 from tests.scripted.processes import wait_until
 
+LONG = pytest.mark.long
 REQUESTS, OUTPUT = 64, 72
 
 LENGTHS = [3 + index * 7 % 53 for index in range(REQUESTS)]
@@ -46,7 +47,10 @@ def watched(world: EngineWorld, count: int, *kinds: str) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize(("preempt", "host_blocks"), [("swap", 600), ("recompute", 0), ("swap", 12), ("auto", 60)])
+@pytest.mark.parametrize(
+    ("preempt", "host_blocks"),
+    [pytest.param("swap", 600, marks=LONG), ("recompute", 0), ("swap", 12), pytest.param("auto", 60, marks=LONG)],
+)
 def test_a_third_of_the_blocks_needed_is_enough_for_all(model: Path, preempt: str, host_blocks: int) -> None:
     prompts = [random_ids(length, 20000 + index) for index, length in enumerate(LENGTHS)]
     sampled: dict[str, Any] = {"temperature": 0.9, "top_k": 30}
@@ -98,6 +102,7 @@ def test_two_engines_in_one_pool_that_is_too_small_for_both_do_not_starve_each_o
         world.check_all_free()
 
 
+@pytest.mark.long
 def test_what_made_room_is_taken_up_by_the_next_engine_and_goes_on(model: Path) -> None:
     prompts = [random_ids(length, 22000 + index) for index, length in enumerate(LENGTHS[:24])]
     ways = ("--blocks", str(PEAK // 12), "--host-blocks", "200", "--chunk", "64", "--step-tokens", "128")
@@ -138,7 +143,9 @@ def test_what_is_away_can_be_cancelled_and_gives_back_all_it_has(model: Path, pr
         world.check_all_free()
 
 
-@pytest.mark.parametrize(("blocks", "host_blocks"), [(6, 0), (8, 1), (8, 4), (10, 20)])
+@pytest.mark.parametrize(
+    ("blocks", "host_blocks"), [(6, 0), pytest.param(8, 1, marks=LONG), (8, 4), pytest.param(10, 20, marks=LONG)]
+)
 def test_a_pool_of_hardly_more_than_one_sequence_needs_serves_thirty(
     model: Path, blocks: int, host_blocks: int
 ) -> None:
@@ -204,7 +211,7 @@ def table_of(world: EngineWorld, key: bytes) -> list[int]:
     return [entry.block for entry in found.table]
 
 
-@pytest.mark.parametrize("host_blocks", [600, 12])
+@pytest.mark.parametrize("host_blocks", [pytest.param(600, marks=LONG), 12])
 def test_blocks_are_given_out_only_when_late_copies_have_left_them(model: Path, host_blocks: int) -> None:
     prompts = [random_ids(length, 26000 + index) for index, length in enumerate(LENGTHS[:24])]
     with engine_world() as world:

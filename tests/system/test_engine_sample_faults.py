@@ -12,6 +12,8 @@ from tests.models.checkpoints import random_ids
 from tests.scripted.processes import wait_until
 from tests.system.test_engine_samples import alone, keys_of, outputs_of, samples_of
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:

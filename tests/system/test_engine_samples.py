@@ -129,7 +129,7 @@ def test_eight_samples_of_a_thousand_tokens_hold_what_they_share_once(model: Pat
     world.check_all_free()
 
 
-@pytest.mark.parametrize("token", [0, 1, 6])
+@pytest.mark.parametrize("token", [0, pytest.param(1, marks=pytest.mark.long), 6])
 def test_samples_go_on_where_they_were_when_their_engine_is_killed(model: Path, world: EngineWorld, token: int) -> None:
     ways = ("--blocks", "100", "--chunk", "16", "--step-tokens", "64")
     engine = world.start_engine(model, *ways, faulty=True, SLOW="0.01")
@@ -244,8 +244,8 @@ def test_more_samples_than_are_computed_at_once_or_than_the_pool_can_hold_are_re
     ("preempt", "host_blocks", "kept"),
     [
         ("swap", 8, {}),
-        ("auto", 60, {}),
-        ("swap", 400, {"no_store": True}),
+        pytest.param("auto", 60, {}, marks=pytest.mark.long),
+        pytest.param("swap", 400, {"no_store": True}, marks=pytest.mark.long),
         ("recompute", 0, {"bypass_cache": True, "no_store": True}),
     ],
 )
@@ -293,6 +293,7 @@ def test_families_that_have_made_room_are_taken_up_by_the_next_engine(
     world.check_all_free()
 
 
+@pytest.mark.long
 def test_twenty_families_finish_in_a_pool_that_holds_hardly_more_than_one(model: Path, world: EngineWorld) -> None:
     prompts = [random_ids(24, 40900 + index) for index in range(20)]
     # One block is shared; each sample has two of its own at the longest.

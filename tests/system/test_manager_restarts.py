@@ -1,5 +1,6 @@
 """Managers and keepers come and go: in good order, with all that they held, or with nothing left but the executors."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -116,8 +117,8 @@ def test_a_second_manager_on_another_socket_of_the_same_pool_is_refused(tmp_path
             "os.environ['LISTEN_PID'] = str(os.getpid())\n"
             "os.execv(sys.argv[2], sys.argv[2:])\n"
         )
-        # High numbers, so that none of them is in the way of the numbers from 3 on.
-        copies = [os.dup2(descriptors[name], 200 + place) for place, name in enumerate(names)]
+        # High numbers, so that none of them is in the way of the numbers from 3 on; free ones.
+        copies = [fcntl.fcntl(descriptors[name], fcntl.F_DUPFD, 200) for name in names]
         other = [*PAGEHOLD, "blockmgr", "--runtime-dir", str(tmp_path / "r"), "--address", "127.0.0.1:0"]
         second = subprocess.run(
             [PAGEHOLD[0], "-c", program, ",".join(map(str, copies)), *other],

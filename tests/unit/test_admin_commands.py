@@ -296,6 +296,7 @@ def test_watch_can_begin_with_a_snapshot_and_keep_to_some_kinds(
         output = pagehold("watch", "--snapshot", "--count", "1", "--json")
         lines.extend(json.loads(line) for line in output.splitlines())
 
+    wait_until(lambda: not server.on_loop(lambda: len(server.manager.watchers)), "nobody watches any more")
     thread = threading.Thread(target=follow)
     thread.start()
     wait_until(lambda: server.on_loop(lambda: len(server.manager.watchers)) == 1, "it watches")

@@ -177,6 +177,7 @@ def test_a_time_budget_ends_it_with_the_best_that_there_is(door: DoorProcess) ->
     }
 
 
+@pytest.mark.long
 def test_it_goes_on_when_engine_manager_and_door_are_killed(
     model: Path, door: DoorProcess, world: EngineWorld, expected: Found
 ) -> None:
