@@ -99,16 +99,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--requests", type=int, default=8, help="requests of each kind (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the lengths (%(default)s)")
     parser.add_argument("--widths", default="2,4,6", help="samples or beams of a prompt (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     widths = [int(width) for width in options.widths.split(",")]
-    simulated = {(row.method, row.mix, row.width): row.saved_percent for row in measure_sharing(options.requests).rows}
+    simulated = {
+        (row.method, row.mix, row.width): row.saved_percent
+        for row in measure_sharing(options.requests, options.seed).rows
+    }
     rows = []
     with serving(options.model) as served:
         text = asyncio.run(documentation(served))
         for method, mix in PAPER_PERCENT:
-            requests = MIXES[mix].draw(options.requests, np.random.default_rng(0))
+            requests = MIXES[mix].draw(options.requests, np.random.default_rng(options.seed))
             for width in widths:
                 tally = asyncio.run(measure(served, text, method, requests, width))
                 known = simulated.get((method, mix, width), float("nan"))
