@@ -3,14 +3,10 @@
 import os
 import signal
 
-import pytest
-
 from blockmgr.processes import Process
 from tests.scripted import workload
 from tests.scripted.processes import ScriptedExecutor, open_descriptors, paced, resident_kilobytes
 from tests.scripted.world import World, running
-
-pytestmark = pytest.mark.long
 
 KILLS = 20
 

@@ -13,8 +13,6 @@ from tests.launch.pools import flushed_pool
 from tests.launch.tiny_model import save_servable
 from tests.launch.up_program import UpFolder, up_folder
 
-pytestmark = pytest.mark.long
-
 REQUESTS, CANCELLED, AT_ONCE = 2000, 200, 32
 PROCESSES = ("keeper", "manager", "engine", "door")
 
