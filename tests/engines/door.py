@@ -1,9 +1,9 @@
 """A front door for tests: submits token ids, and waits for what becomes of them."""
 
-import queue
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,9 @@ class Door:
         self.loads: list[submit_pb2.Load] = []
         self.errors: list[grpc.StatusCode] = []
         self._starts: dict[bytes, submit_pb2.Start] = {}
-        self._lock = threading.Lock()
-        self._requests: queue.SimpleQueue[submit_pb2.SubmitRequest | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._requests: deque[submit_pb2.SubmitRequest] = deque()
+        self._stream = 0
         self._channel = grpc.insecure_channel(f"unix:{runtime_dir}/engines/{engine}.sock", options=CHANNEL)
         self._manager = grpc.insecure_channel(f"unix:{runtime_dir}/blockmgr.sock", options=CHANNEL)
         self._closed = False
@@ -72,7 +73,7 @@ class Door:
     @property
     def submitted(self) -> list[bytes]:
         """UUIDs of everything that was started here."""
-        with self._lock:
+        with self._changed:
             return list(self._starts)
 
     def describe(self) -> description_pb2.DescribeResponse:
@@ -84,30 +85,48 @@ class Door:
             except grpc.RpcError:
                 return None
 
-        return wait_until(described, "the engine serves", 60)
+        return wait_until(described, "the engine serves", 120)
+
+    def listed(self) -> list[bytes]:
+        """What the engine works on, and what waits there; nothing while it cannot be asked."""
+        request = description_pb2.ListWorkRequest()
+        try:
+            return [one.uuid for one in self.engine.ListWork(request, timeout=60, wait_for_ready=True).work]
+        except grpc.RpcError:
+            return []
+
+    def await_listed(self, *keys: bytes) -> None:
+        """Wait until the engine has heard of requests, and has them."""
+        wait_until(lambda: set(keys) <= set(self.listed()), "the engine has heard of them")
+
+    def await_over(self, *keys: bytes, seconds: float = 120.0) -> None:
+        """Wait until requests have ended or are refused."""
+        wait_until(lambda: all(key in self.ended or key in self.refused for key in keys), "they are over", seconds)
 
     def start(self, *starts: submit_pb2.Start) -> list[bytes]:
         """Submit requests; returns their UUIDs."""
-        with self._lock:
+        with self._changed:
             self._starts |= {start.uuid: start for start in starts}
         self.say(starts=starts, follows=[uuid for start in starts for uuid in others_of(start)])
         return [start.uuid for start in starts]
 
     def say(self, **fields: Any) -> None:
         """Send something on the stream."""
-        self._requests.put(submit_pb2.SubmitRequest(**fields))
+        with self._changed:
+            self._requests.append(submit_pb2.SubmitRequest(**fields))
+            self._changed.notify_all()
 
-    def await_accepted(self, key: bytes, seconds: float = 60.0) -> submit_pb2.Accepted:
+    def await_accepted(self, key: bytes, seconds: float = 120.0) -> submit_pb2.Accepted:
         """Wait until a request is accepted."""
         wait_until(lambda: key in self.accepted or key in self.refused, f"{key.hex()} is accepted", seconds)
         return self.accepted[key]
 
-    def await_refused(self, key: bytes, seconds: float = 60.0) -> submit_pb2.Refused:
+    def await_refused(self, key: bytes, seconds: float = 120.0) -> submit_pb2.Refused:
         """Wait until a request is refused."""
         wait_until(lambda: key in self.refused, f"{key.hex()} is refused", seconds)
         return self.refused[key]
 
-    def await_output(self, key: bytes, tokens: int, seconds: float = 60.0) -> None:
+    def await_output(self, key: bytes, tokens: int, seconds: float = 120.0) -> None:
         """Wait until so many tokens of output are recorded, or the sequence has ended."""
 
         def there() -> bool:
@@ -139,11 +158,14 @@ class Door:
 
     def close(self) -> None:
         """Hang up."""
-        self._closed = True
-        self._requests.put(None)
-        if self._call is not None:
-            self._call.cancel()
-        self._thread.join(60)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        while self._thread.is_alive():
+            # It may just have opened another one.
+            if self._call is not None:
+                self._call.cancel()
+            self._thread.join(0.05)
         self._channel.close()
         self._manager.close()
 
@@ -157,29 +179,31 @@ class Door:
 
     def _run(self) -> None:
         while not self._closed:
-            self._call = self.engine.Submit(self._outgoing(), wait_for_ready=True)
+            self._call = self.engine.Submit(self._outgoing(self._stream), wait_for_ready=True)
             try:
                 for response in self._call:
                     self._take(response)
             except grpc.RpcError as error:
                 self.errors.append(error.code())
+            with self._changed:
+                # What is said from now on is for the next one, and its reader alone.
+                self._stream += 1
+                self._changed.notify_all()
             time.sleep(0.02)
 
-    def _outgoing(self) -> Iterator[submit_pb2.SubmitRequest]:
+    def _outgoing(self, stream: int) -> Iterator[submit_pb2.SubmitRequest]:
         """Everything that has not ended first, then what is said."""
-        me = threading.current_thread()
-        # First of all: what the reader of a broken stream takes from now on it gives back, and what it took is sent again.
-        self._reader = me
-        with self._lock:
+        with self._changed:
             starts = [start for key, start in self._starts.items() if key not in self.refused]
         again = [start for start in starts if start.uuid not in self.ended]
         follows = [uuid for start in starts for uuid in others_of(start) if uuid not in self.ended]
         yield submit_pb2.SubmitRequest(door="test", starts=again, follows=follows)
-        while (request := self._requests.get()) is not None:
-            if self._reader is not me:
-                # A stream that broke has left this reader behind.
-                self._requests.put(request)
-                return
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._requests or self._closed or self._stream != stream)
+                if self._closed or self._stream != stream:
+                    return
+                request = self._requests.popleft()
             yield request
 
     def _take(self, response: submit_pb2.SubmitResponse) -> None:

@@ -4,10 +4,11 @@
 
 NAN_AT, RAISE_AT and DIE_AT hold a token id: a token of that id makes its row's logits no numbers, its step fail, or kills
 the process. RAISE_ONCE makes the first step fail that has it, and SLOW gives each step so many seconds more. HOLD names a
-file: while it is there, a step with a token whose id it holds stands still. With POISON
+file: while it is there, steps stand still of which it says so (``tests.engines.holds``). With POISON
 set, no block but those of a step's own sequences holds a number when it begins, the null block apart: whoever else there
 is loses what it had, so one sequence at a time runs. LATE_COPIES makes copies on the host tier come so many seconds late,
-beside steps. TABLES names a file in which the block tables of the last step stand.
+beside steps. TABLES names a file in which the block tables of the last step stand. With NEAR set, blocks are asked for as
+far ahead as beside a fast manager, however slow it is.
 """
 
 import json
@@ -20,25 +21,17 @@ from typing import Any
 
 import torch
 
-from executor.engine import devices, process
+from executor.engine import devices, pace, process
 from executor.engine.loading import load
 from executor.models.batch import AttentionBatch
 from executor.models.model import PagedModel
+from tests.engines.holds import Standstill
 from tests.engines.late_copies import LateCopies
 
 
 def number(name: str) -> int:
     """A token id of the environment; one that no token has, where it is not set."""
     return int(os.environ.get(name, -2))
-
-
-def is_held(ids: torch.Tensor) -> bool:
-    """Whether a step with these ids is to stand still just now."""
-    try:
-        held = int(Path(os.environ["HOLD"]).read_text())
-    except (KeyError, FileNotFoundError):
-        return False
-    return bool((ids == held).any())
 
 
 def tell_tables(file: Path, batch: AttentionBatch, tokens_per_block: int) -> None:
@@ -57,6 +50,7 @@ class FaultyModel:
         self._model = model
         self._raised = False
         self._slow = float(os.environ.get("SLOW", 0))
+        self._standstill = Standstill(Path(os.environ["HOLD"])) if "HOLD" in os.environ else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -66,8 +60,8 @@ class FaultyModel:
     ) -> torch.Tensor:
         """The model's own, with faults."""
         time.sleep(self._slow)
-        while is_held(ids):
-            time.sleep(0.005)
+        if self._standstill is not None:
+            self._standstill.pass_by(ids, positions)
         if "TABLES" in os.environ:
             tell_tables(Path(os.environ["TABLES"]), batch, pool.shape[4])
         if "POISON" in os.environ:
@@ -90,6 +84,8 @@ class FaultyModel:
 def main() -> None:
     """Run the engine."""
     setattr(process, "load", lambda prepared: FaultyModel(load(prepared)))  # noqa: B010 - it is not exported from there
+    if "NEAR" in os.environ:
+        setattr(pace, "MOST", pace.LEAST)  # noqa: B010 - it is a constant
     if "LATE_COPIES" in os.environ:
         LateCopies.late = float(os.environ["LATE_COPIES"])
         setattr(devices, "HostDevice", LateCopies)  # noqa: B010 - likewise

@@ -47,8 +47,8 @@ class LateCopies(HostDevice):
 
     def launch(self, step: Step) -> None:
         """Append a step."""
-        serial = self._outcomes.launch()
-        self._work.put(lambda: self._step(serial, step))
+        serial, arriving = self._outcomes.launch(), self._still_arriving()
+        self._work.put(lambda: self._step(serial, step, arriving))
 
     def copy(self, copies: Sequence[Copy]) -> None:
         """Append copies, as one command."""
@@ -56,7 +56,8 @@ class LateCopies(HostDevice):
         within = tuple(one for one in copies if one not in late)
         serial = self._outcomes.launch(bool(late) + bool(within))
         if within:
-            self._work.put(lambda: self._copy_within(serial, within))
+            arriving = self._still_arriving()
+            self._work.put(lambda: self._copy_within(serial, within, arriving))
         if late:
             reached, arrived = threading.Event(), threading.Event()
             self._arriving |= {one.destination: arrived for one in late if one.source_on_host}
@@ -87,21 +88,22 @@ class LateCopies(HostDevice):
         except BaseException as error:
             self._outcomes.lose(error)
 
-    def _step(self, serial: int, step: Step) -> None:
+    def _still_arriving(self) -> dict[int, threading.Event]:
+        """What a command launched now finds on its way: a copy launched behind it waits for it, even into its blocks."""
+        self._arriving = {block: arrived for block, arrived in self._arriving.items() if not arrived.is_set()}
+        return dict(self._arriving)
+
+    def _step(self, serial: int, step: Step, arriving: dict[int, threading.Event]) -> None:
         ends = step.starts + step.counts
         tables = self._state.tables[torch.from_numpy(step.slots)].tolist()
         size = self._tokens_per_block
         named = {block for table, end in zip(tables, ends.tolist(), strict=True) for block in table[: -(-end // size)]}
-        self._await({*named, *step.changes.blocks.tolist()})
+        _await({*named, *step.changes.blocks.tolist()}, arriving)
         self._outcomes.put(self._execute(_Launched(serial, step)))
 
-    def _copy_within(self, serial: int, copies: tuple[Copy, ...]) -> None:
-        self._await({one.source for one in copies})
+    def _copy_within(self, serial: int, copies: tuple[Copy, ...], arriving: dict[int, threading.Event]) -> None:
+        _await({one.source for one in copies}, arriving)
         self._outcomes.put(self._execute(_Launched(serial, copies)))
-
-    def _await(self, blocks: set[int]) -> None:
-        for block in blocks & self._arriving.keys():
-            self._arriving[block].wait()
 
     def _copy_late(self, serial: int, copies: list[Copy], reached: threading.Event, arrived: threading.Event) -> None:
         reached.wait()
@@ -109,3 +111,8 @@ class LateCopies(HostDevice):
         done = self._execute(_Launched(serial, tuple(copies)))
         arrived.set()
         self._outcomes.put(done)
+
+
+def _await(blocks: set[int], arriving: dict[int, threading.Event]) -> None:
+    for block in blocks & arriving.keys():
+        arriving[block].wait()

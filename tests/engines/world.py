@@ -17,12 +17,22 @@ from executor.models.model import PagedModel
 from pagehold.admin.v1 import evict_pb2
 from pagehold.common.v1 import states_pb2
 from tests.engines.door import Door
+from tests.engines.holds import Hold
 from tests.models.checkpoints import configuration, saved
 from tests.scripted.processes import ROOT, wait_until
 from tests.scripted.world import PAGEHOLD, World
 
 LENGTH = 128
 """Tokens that a sequence of the tiny model may have."""
+
+PATIENCE = {
+    "lease_seconds": 60,
+    "probe_seconds": 30,
+    "adoption_seconds": 300,
+    "return_seconds": 60,
+    "finished_seconds": 600,
+}
+"""Times of the manager that no test waits for: none is over while a process waits for its turn on a busy machine."""
 
 
 def save_tiny(folder: Path, name: str = "llama", **changes: Any) -> Path:
@@ -68,7 +78,9 @@ class EngineProcess:
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """What it has logged of one kind."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        # The last line may be under way.
+        whole = self.log.read_text().split("\n")[:-1]
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in lines if line["event"] == event]
 
 
@@ -76,13 +88,15 @@ class EngineWorld(World):
     """A world whose executors are engines."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+        super().__init__(**PATIENCE | settings)
         self.engines: list[EngineProcess] = []
         self.doors: list[Door] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.metrics_port: int = probe.getsockname()[1]
-            """A port that is free, for an engine that is told so."""
+        # Bound and not listening: nobody else comes to have the port, and an engine can bind it as well.
+        self._port = socket.socket()
+        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._port.bind(("127.0.0.1", 0))
+        self.metrics_port: int = self._port.getsockname()[1]
+        """A port for an engine that is told so."""
 
     def start_engine(
         self, model: Path | str, *arguments: str, faulty: bool = False, **environment: str
@@ -95,15 +109,16 @@ class EngineWorld(World):
         return engine
 
     @contextmanager
-    def held_at(self, token: int) -> Iterator[None]:
-        """Let steps of faulty engines that have a token of this id stand still meanwhile."""
-        draft = self.directory / "hold.draft"
-        draft.write_text(str(token))
-        draft.rename(self.directory / "hold")
+    def held(self, *, token: int | None = None, position: int | None = None, steps: int | None = None) -> Iterator[Hold]:
+        """Let steps of faulty engines stand still meanwhile: those with a token of this id, or with this position or one
+        behind it, or all behind the first so many of an engine.
+        """
+        hold = Hold(self.directory / "hold")
+        hold.move(token=token, position=position, steps=steps)
         try:
-            yield
+            yield hold
         finally:
-            (self.directory / "hold").unlink()
+            hold.let_go()
 
     def door(self, engine: str = "engine") -> Door:
         """A door to an engine, which may still be starting."""
@@ -134,6 +149,7 @@ class EngineWorld(World):
             door.close()
         for engine in self.engines:
             engine.kill()
+        self._port.close()
         super().end()
 
 
