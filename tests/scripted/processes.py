@@ -38,6 +38,25 @@ async def wait_until_async(condition: Callable[[], Any], what: str, seconds: flo
         await asyncio.sleep(0.01)
 
 
+def kill_all_of(folder: Path, word: str) -> None:
+    """Kill every process whose command line names a folder and has a word in it, and those that such a one still starts."""
+    mark, part = os.fsencode(folder), word.encode()
+
+    def killed() -> bool:
+        """Whether one was found. Of a process that is dead no command line is left."""
+        found = False
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            # By now it may be gone.
+            with suppress(OSError):
+                command = path.read_bytes()
+                if mark in command and part in command.split(b"\0"):
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+                    found = True
+        return found
+
+    wait_until(lambda: not killed(), f"nothing of {folder} runs any more")
+
+
 def open_descriptors(pid: int) -> int:
     """How many descriptors a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
@@ -72,6 +91,7 @@ class ScriptedExecutor:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.scripted.executor", str(path)],
                 cwd=ROOT,
+                bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=errors,
@@ -91,16 +111,20 @@ class ScriptedExecutor:
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """What it has told of one kind."""
-        lines = [json.loads(line) for line in self._output.read_text().splitlines() if line.endswith("}")]
+        # What is behind the last end of a line is being written.
+        whole = self._output.read_text().rpartition("\n")[0]
+        lines = [json.loads(line) for line in whole.splitlines()]
         return [line for line in lines if line["event"] == event]
 
     def await_event(self, event: str, count: int = 1, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until it has told ``count`` times of something; returns the last of these."""
 
         def told() -> bool:
+            # Looked at first: what it tells just before its end counts.
+            ended = self.process.poll() is not None
             if len(self.events(event)) >= count:
                 return True
-            assert self.process.poll() is None, f"{self} ended before {event!r}: {self.trouble()}"
+            assert not ended, f"{self} ended before {event!r}: {self.trouble()}"
             return False
 
         wait_until(told, f"{self} tells {event!r}", seconds)
@@ -108,7 +132,15 @@ class ScriptedExecutor:
 
     def await_point(self, point: str, seconds: float = 60.0) -> None:
         """Wait until it stands still at a point."""
-        wait_until(lambda: any(at["point"] == point for at in self.events("at")), f"{self} at {point}", seconds)
+
+        def there() -> bool:
+            ended = self.process.poll() is not None
+            if any(at["point"] == point for at in self.events("at")):
+                return True
+            assert not ended, f"{self} ended before {point!r}: {self.trouble()}"
+            return False
+
+        wait_until(there, f"{self} at {point}", seconds)
 
     def is_held(self) -> bool:
         """Whether it stands still at some point."""
@@ -119,11 +151,11 @@ class ScriptedExecutor:
         self.await_event("at", self._went_on + 1)
 
     def go_on(self) -> None:
-        """Let it go on from where it stands, or end where it stays."""
+        """Let it go on from where it stands, or end where it stays. Whether it was killed meanwhile, its exit code says."""
         self._went_on += 1
         assert self.process.stdin is not None
-        self.process.stdin.write(b"go\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(b"go\n")
 
     def kill(self) -> None:
         """SIGKILL to the engine alone; its device goes on for as long as it has work."""
@@ -145,7 +177,7 @@ class ScriptedExecutor:
             self.go_on()
         return bool(self.events("done")) or self.process.poll() is not None
 
-    def await_done(self, seconds: float = 60.0) -> dict[str, Any]:
+    def await_done(self, seconds: float = 180.0) -> dict[str, Any]:
         """Wait until all it was asked for has been delivered, and it has left, whatever holds there are on the way.
 
         Returns what it counted.
