@@ -46,6 +46,8 @@ class Notifier:
             raise NotifyError(f"NOTIFY_SOCKET is {address!r}; it must be an absolute path or start with '@'")
         self.store_limit = store_limit
         self.stored: dict[str, int] = {}
+        self._unremoved: set[str] = set()
+        """Names whose removal was not taken. It comes ahead of the next store, or a name could stand for two things."""
         self._address = address
         self._socket: socket.socket | None = None
         self._receiver = self._identity()
@@ -79,6 +81,7 @@ class Notifier:
             return False
         self._receiver = now
         self.stored = {}
+        self._unremoved.clear()
         return True
 
     def ready(self) -> bool:
@@ -108,6 +111,8 @@ class Notifier:
             ValueError: the name may not be used.
             NotifyError: not taken in time, or more than the store holds.
         """
+        while self._unremoved:
+            self.remove_descriptor(min(self._unremoved), timeout)
         for packet, batch in self._store_packets(name, fds, poll):
             self._deliver(packet, batch, timeout)
             self.stored[name] = self.stored.get(name, 0) + len(batch)
@@ -121,6 +126,7 @@ class Notifier:
             ValueError: the name may not be used.
             NotifyError: not taken and confirmed within `within` seconds each, or more than the store holds.
         """
+        await self._remove_left(within)
         for packet, batch in self._store_packets(name, fds, poll):
             for pause in self._attempts(packet, batch, within):
                 await asyncio.sleep(pause)
@@ -133,11 +139,13 @@ class Notifier:
 
         Raises:
             ValueError: the name may not be used.
-            NotifyError: not taken in time.
+            NotifyError: not taken in time. It is asked for again ahead of whatever is stored next.
         """
         check_name(name)
         self.stored.pop(name, None)
+        self._unremoved.add(name)
         self._deliver(b"FDSTOREREMOVE=1\nFDNAME=" + name.encode(), (), timeout)
+        self._unremoved.discard(name)
 
     def barrier(self, timeout: float = 1.0) -> None:
         """Wait until everything sent so far has been handled.
@@ -186,6 +194,19 @@ class Notifier:
         packet = b"FDSTORE=1\nFDNAME=" + name.encode() + (b"" if poll else b"\nFDPOLL=0")
         for start in range(0, len(fds), MOST_DESCRIPTORS):
             yield packet, fds[start : start + MOST_DESCRIPTORS]
+
+    async def _remove_left(self, within: float) -> None:
+        """Remove what could not be removed before. Tried as a whole each time: another deposit may have done it meanwhile,
+        and stored the name anew.
+        """
+        end = time.monotonic() + within
+        while self._unremoved:
+            try:
+                self.remove_descriptor(min(self._unremoved), timeout=0.0)
+            except NotifyError:
+                if time.monotonic() > end:
+                    raise
+                await asyncio.sleep(_LONGEST_PAUSE)
 
     async def _confirm(self, within: float) -> None:
         ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

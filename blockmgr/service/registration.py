@@ -81,6 +81,9 @@ class Registrar:
             for stored, descriptor in managed.stored_descriptors().items():
                 await manager.deposits.put(stored, [descriptor])
         except BaseException:
+            # What the store has of it must not be taken for a part of the next pool of this name.
+            for stored in managed.stored_descriptors():
+                manager.deposits.forget(stored)
             managed.close()
             raise
         manager.take_in(managed)

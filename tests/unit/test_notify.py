@@ -145,6 +145,35 @@ def test_a_store_waits_for_a_busy_receiver_to_make_room(manager: ServiceManager,
     timer.join()
 
 
+@pytest.mark.parametrize("deposits", [1, 2])
+def test_what_could_not_be_removed_is_removed_ahead_of_the_next_store_and_only_once(
+    manager: ServiceManager, notifier: Notifier, deposits: int
+) -> None:
+    notifier.store_descriptor("extent", [0])
+    fill(notifier)
+    with pytest.raises(NotifyError, match="took no message"):
+        notifier.remove_descriptor("extent", timeout=0.0)
+
+    async def store_at_once() -> None:
+        await asyncio.gather(*[notifier.deposit("extent", [0], within=60) for _ in range(deposits)])
+
+    taken: list[bytes] = []
+
+    def take() -> None:
+        while taken.count(b"BARRIER=1") < deposits:
+            packet = manager.take()
+            taken.append(packet.data)
+            packet.close()
+
+    receiver = threading.Thread(target=take)
+    receiver.start()
+    asyncio.run(store_at_once())
+    receiver.join()
+    told = [data.splitlines()[0] for data in taken if b"FDNAME=extent" in data]
+    assert told == [b"FDSTORE=1", b"FDSTOREREMOVE=1", *[b"FDSTORE=1"] * deposits]
+    assert notifier.stored == {"extent": deposits}
+
+
 def test_a_dead_receiver_is_an_error_for_a_store_and_none_for_a_sign_of_life(tmp_path: Path) -> None:
     notifier = Notifier(str(tmp_path / "gone"))
     assert not notifier.watchdog()
