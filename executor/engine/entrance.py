@@ -26,6 +26,13 @@ def spare_blocks(work: Work) -> int:
     return work.free_blocks - missing_blocks(work.sequences.values(), work.limits) - asked - unborn - rest
 
 
+def _spare_slots(work: Work) -> int:
+    """Rows of the ledger that may be promised: searches that all waited for one would wait for ever."""
+    asked = sum(one.request.slots for one in work.asked.values())
+    searches = sum(group.request.slots - group.request.outputs for group in work.beams)
+    return work.limits.slots - len(work.sequences) - work.families.unborn - searches - asked
+
+
 def _blocks_of_unborn(work: Work, first: Sequence) -> int:
     """Blocks that those need which are still to be forked from one that is here."""
     alone = blocks_back([first], work.limits)
@@ -36,9 +43,10 @@ def take_waiting(work: Work, most_tokens: float, spare: int) -> Waiting | None:
     """Take the next request that may be let in and fits into ``spare`` blocks, to ask for it."""
     alone = not _anything_here(work)
     away = work.preemption.first_away()
+    slots = _spare_slots(work)
 
     def fits(request: Request) -> bool:
-        if len(request.prompt) > most_tokens or request.outputs > max(work.places, 1):
+        if len(request.prompt) > most_tokens or request.outputs > max(work.places, 1) or request.slots > slots:
             return False
         if not (alone or blocks_of(request, work.limits) <= spare):
             return False

@@ -39,6 +39,8 @@ class Limits:
     tokens_per_block: int
     request_bytes: int = 1 << 16
     """Bytes of a request that are kept with a sequence."""
+    slots: int = 1 << 16
+    """Rows for sequences in the pool's ledger."""
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold so many tokens."""
@@ -75,6 +77,13 @@ class Request:
     def outputs(self) -> int:
         """How many outputs it has."""
         return count_of(self.kept)
+
+    @cached_property
+    def slots(self) -> int:
+        """Rows of the ledger that it may come to need: those of a search, for its beams, as many outputs that have ended,
+        and as many that are found.
+        """
+        return self.outputs * (3 if is_search(self.kept) else 1)
 
     @property
     def output(self) -> int:
@@ -181,6 +190,8 @@ class Request:
             )
         if self.outputs > most:
             raise _invalid(f"outputs is {self.outputs}; at most {most} are computed at once")
+        if self.slots > limits.slots:
+            raise _invalid(f"outputs is {self.outputs}, which takes {self.slots} slots; the pool has {limits.slots}")
         if self.outputs > 1 and (size := self.sibling(1).kept.ByteSize()) > limits.request_bytes:
             raise _invalid(f"request has {size} bytes for each of its outputs; at most {limits.request_bytes} are kept")
 

@@ -138,6 +138,7 @@ def limits_of(pool: pool_pb2.Pool, model: PagedModel) -> Limits:
         usable_blocks=geometry.device_blocks - 1,
         tokens_per_block=geometry.tokens_per_block,
         request_bytes=geometry.request_bytes,
+        slots=geometry.max_sequences,
     )
 
 

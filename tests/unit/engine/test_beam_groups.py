@@ -12,9 +12,11 @@ from blockmgr.core.states import FinishReason, Refusal
 from executor.engine.beam_groups import BeamGroup
 from executor.engine.beam_turns import Deed, speak_of_beams, take_beams
 from executor.engine.beams import Candidates, EarlyStopping
+from executor.engine.entrance import take_waiting
 from executor.engine.news import Ended, Recorded
-from executor.engine.request import Request
+from executor.engine.request import Request, RequestRefused
 from executor.engine.sequence import Sequence
+from executor.engine.waiting import Waiting
 from executor.engine.work import Work
 from executor.found_outputs import ended_uuid, found_uuids, kept_request
 from executor.outputs import output_of, uuid_of
@@ -204,3 +206,28 @@ def test_a_search_whose_first_beam_is_gone_ends() -> None:
     assert message.finished.reasons == [FinishReason.REPLACED]
     answer(work, deeds)
     assert work.news == [Ended(FIRST, 0, FinishReason.INTERNAL, list(range(PROMPT)))]
+
+
+def test_a_search_waits_until_there_are_slots_for_all_that_it_keeps() -> None:
+    work, group = searching()
+    assert group.request.slots == 3 * WIDTH
+    work.limits = replace(LIMITS, slots=5 * WIDTH + 1)
+    work.free_blocks = 100
+    other = Request(bytes([8] * 16), np.arange(PROMPT, dtype=np.int32), kept())
+    work.waiting.add(Waiting(other))
+    assert take_waiting(work, 1000, 100) is None
+    samples = kept()
+    samples.ClearField("beams")
+    work.waiting.add(Waiting(Request(bytes([9] * 16), other.prompt, samples)))
+    assert take_waiting(work, 1000, 100) is not None, "two slots are enough for two samples"
+    work.limits = replace(LIMITS, slots=3 * WIDTH + WIDTH + 3 * WIDTH)
+    taken = take_waiting(work, 1000, 100)
+    assert taken is not None
+    assert taken.request is other
+
+
+def test_a_search_that_takes_more_slots_than_there_are_is_refused() -> None:
+    asked = Request(FIRST, np.arange(PROMPT, dtype=np.int32), kept())
+    asked.check(replace(LIMITS, slots=3 * WIDTH))
+    with pytest.raises(RequestRefused, match="outputs is 2, which takes 6 slots; the pool has 5"):
+        asked.check(replace(LIMITS, slots=3 * WIDTH - 1))
