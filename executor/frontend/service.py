@@ -60,7 +60,7 @@ class InferenceServicer:
 
     async def BatchGenerate(self, received: Received, context: Context) -> None:
         """Generate several."""
-        with self._door.places.take() as place:
+        with self._failures_counted(), self._door.places.take() as place:
             request = await self._read(received)
             async with aclosing(generate_batch(self._door, request, place, received.is_large)) as responses:
                 async for response in responses:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
+import grpc
 import pytest
 
 from blockmgr.core.states import FinishReason
 from pagehold.admin.v1 import evict_pb2
 from pagehold.common.v1 import states_pb2
+from pagehold.inference.v1 import generation_pb2
 from tests.scripted.answers import Answer
 from tests.scripted.doors import DoorProcess
 from tests.scripted.engine_service import ScriptedEngine
@@ -69,6 +71,14 @@ def test_a_hundred_streams_given_up_at_once_are_counted_and_nothing_is_in_use_an
     assert now['tokens_total{kind="prompt"}'] == 21 * (STREAMS - WAITING), "of those that were accepted"
     assert {*counted.engine.ended.values()} == {FinishReason.CANCELLED}
     check_pool_is_free(counted.world)
+
+
+def test_a_batch_that_is_refused_is_counted(counted: Scene, port: int) -> None:
+    before = figures(port)
+    with pytest.raises(grpc.RpcError, match="requests is 0 items long"):
+        list(counted.door.stub.BatchGenerate(generation_pb2.BatchGenerateRequest(), timeout=60))
+    counts = {name: value - before.get(name, 0) for name, value in figures(port).items() if "requests_total" in name}
+    assert [value for value in counts.values() if value] == [1.0]
 
 
 def check_pool_is_free(world: World) -> None:
