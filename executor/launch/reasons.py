@@ -26,7 +26,8 @@ class Log:
             return []
         with self.path.open("rb") as file:
             end = file.seek(0, 2)
-            file.seek(max(self._from, end - LAST_BYTES))
+            # What was rotated away meanwhile has taken its place in the file with it.
+            file.seek(max(self._from if self._from <= end else 0, end - LAST_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
         return [line for line in lines if _KEEPERS_OWN not in line][-LAST_LINES:]
 

@@ -196,6 +196,14 @@ def test_the_reason_is_the_last_words_or_else_the_last_lines_of_the_log(tmp_path
     ]
 
 
+def test_a_log_that_was_rotated_away_meanwhile_is_read_from_its_new_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "up.log"
+    path.write_text("long ago, and much\n")
+    log = Log(path)
+    path.write_text("new\n")
+    assert log.last_lines() == ["new"]
+
+
 def test_the_line_tells_what_is_missing_and_what_was_started_again(tmp_path: Path) -> None:
     history = History(tmp_path, ["manager", "engine"])
     tell(tmp_path, 1, child("manager", pid=1, ready=True), child("engine", pid=2))
