@@ -185,9 +185,9 @@ class World:
             self._channel = grpc.insecure_channel(self.address, options=options)
         return self._channel
 
-    def statistics(self) -> stats_pb2.PoolStats:
-        """Figures of the only pool."""
-        request = stats_pb2.GetPoolStatsRequest()
+    def statistics(self, pool: str | None = None) -> stats_pb2.PoolStats:
+        """Figures of a pool, or of the only one."""
+        request = stats_pb2.GetPoolStatsRequest(pool=pool)
         return self.admin.GetPoolStats(request, timeout=60, wait_for_ready=True).stats
 
     def violated_invariants(self, pool: str | None = None) -> list[str]:
@@ -196,9 +196,9 @@ class World:
         found = self.admin.VerifyInvariants(request, timeout=60, wait_for_ready=True)
         return [f"{violation.invariant}: {violation.detail}" for violation in found.violations]
 
-    def registrations(self) -> list[executor_pb2.Executor]:
-        """The executors that the pool knows, dead ones with sequences too."""
-        request = executor_pb2.ListExecutorsRequest()
+    def registrations(self, pool: str | None = None) -> list[executor_pb2.Executor]:
+        """The executors that a pool knows, or the only one, dead ones with sequences too."""
+        request = executor_pb2.ListExecutorsRequest(pool=pool)
         return list(self.admin.ListExecutors(request, timeout=60, wait_for_ready=True).executors)
 
     # -- what has to hold ----------------------------------------------------------------------------------------------
