@@ -72,7 +72,8 @@ class Servers:
         log.info("operators' port", address=address if address.startswith("unix:") else f"port {port}")
 
     async def start(self) -> None:
-        """Answer from now on."""
+        """Answer from now on, with a health that is not good yet: it would be, had nobody said anything."""
+        await self.set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._executors.start()
         await self._operators.start()
 
