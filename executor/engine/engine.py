@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from executor.engine import intake
 from executor.engine.device import Device
 from executor.engine.flight import Flight, Landed
 from executor.engine.metrics import Metrics
@@ -104,7 +105,7 @@ class Engine:
             raise Revoked("the manager says that the registration is over")
         clock = [time.perf_counter()]
         self._take_orders()
-        nearest = self.work.expire()
+        nearest = intake.expire(self.work)
         self._land()
         self._take_reply()
         clock.append(time.perf_counter())
@@ -148,18 +149,18 @@ class Engine:
     def _take_orders(self) -> None:
         if self._leave_at is not None and not self.work.stopping:
             self.work.stopping = True
-            self.work.refuse_waiting()
+            intake.refuse_waiting(self.work)
         for order in self.inbox.take():
             self._take_order(order)
 
     def _take_order(self, order: Order) -> None:
         match order:
             case Start(request, stream):
-                self.work.start(request, stream)
+                intake.start(self.work, request, stream)
             case Follow(uuid, stream):
-                self.work.follow(uuid, stream)
+                intake.follow(self.work, uuid, stream)
             case Cancel(uuid):
-                self.work.cancel(uuid)
+                intake.cancel(self.work, uuid)
             case Question(ask):
                 ask()
 

@@ -6,6 +6,7 @@ from blockmgr.core.messages import Reply
 from blockmgr.core.states import FinishReason, Residency
 from executor.engine.copies import tickets_of
 from executor.engine.entrance import first_running_want
+from executor.engine.intake import take_size
 from executor.engine.pace import Pace
 from executor.engine.preemption import Way
 from executor.engine.sequence import Sequence
@@ -36,7 +37,7 @@ def take_moves(work: Work, turn: Turn, reply: Reply) -> None:
 def make_room(work: Work, reply: Reply, pace: Pace) -> None:
     """Have somebody go where blocks have run out, and end what the pool is too small for by now."""
     work.wanted = reply.wanted
-    work.take_size(reply.usable_blocks)
+    take_size(work, reply.usable_blocks)
     for sequence in list(work.sequences.values()) if work.short or work.preemption.away else ():
         waits = sequence.stuck or sequence.handle in work.preemption.away
         tokens = sequence.launched + 1 if sequence.stuck else len(sequence.tokens)

@@ -9,6 +9,7 @@ from blockmgr.core.states import FinishReason, Refusal, Residency
 from executor.engine.beam_turns import take_beams
 from executor.engine.device import Device
 from executor.engine.flight import Flight
+from executor.engine.intake import refuse_waiting
 from executor.engine.moves import make_room, take_moves
 from executor.engine.news import Ended, Recorded, Refused
 from executor.engine.pace import Pace
@@ -155,7 +156,7 @@ def _take_wishes(work: Work, reply: Reply) -> None:
         if handle in work.sequences:
             work.sequences[handle].stop_at(length)
     if reply.drain and not work.draining:
-        work.refuse_waiting()
+        refuse_waiting(work)
     work.draining = reply.drain
 
 

@@ -2,24 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-
-import structlog
 
 from blockmgr.core.messages import Want
 from blockmgr.core.states import FinishReason
 from executor.engine.beam_groups import BeamGroups
 from executor.engine.copies import Copies
 from executor.engine.deadlines import Deadlines
-from executor.engine.family import Families, end_all, is_output
-from executor.engine.news import Accepted, News, Refused, Stream, Unknown
+from executor.engine.family import Families, end_all
+from executor.engine.news import Accepted, News, Stream
 from executor.engine.preemption import Preemption
-from executor.engine.request import Limits, Request, RequestRefused
+from executor.engine.request import Limits, Request
 from executor.engine.sequence import Sequence
 from executor.engine.waiting import Waiting, WaitingRequests
-from pagehold.engine.v1 import submit_pb2
-
-log = structlog.get_logger()
 
 AHEAD = 64
 """Blocks to be handed out next that are to hold nothing that the host tier lacks."""
@@ -76,107 +70,16 @@ class Work:
         self.news: list[News] = []
         self.deadlines = Deadlines()
 
-    # -- what front doors want -------------------------------------------------------------------------------------------
+    # -- what is known ---------------------------------------------------------------------------------------------------
 
-    def start(self, request: Request, stream: Stream) -> None:
-        """Queue a request, or refuse it; one that is known is only told of again."""
-        uuid = request.uuid
-        if uuid in self.by_uuid:
-            self._tell_again(self.by_uuid[uuid], stream)
-        elif uuid in self.asked or self.waiting.get(uuid) is not None:
-            return
-        elif self.draining or self.stopping:
-            self._refuse(uuid, submit_pb2.REFUSED_BY_DRAINING)
-        elif self.waiting.is_full:
-            limit = self.waiting.limit
-            self.news.append(
-                Refused(
-                    uuid, by=submit_pb2.REFUSED_BY_QUEUE, needed=limit + 1, available=limit, detail="the queue is full"
-                )
-            )
-        else:
-            self._queue(request)
+    def knows(self, uuid: bytes) -> bool:
+        """Whether a request waits or runs here."""
+        return uuid in self.by_uuid or self.waiting_request(uuid) is not None
 
-    def _queue(self, request: Request) -> None:
-        try:
-            request.check(self.limits, self.max_running)
-        except RequestRefused as error:
-            self.refuse(request, error)
-        else:
-            # Kept with it: what its age is must not depend on who works on it.
-            request.kept.arrived = request.kept.arrived or self.now()
-            self.waiting.add(Waiting(request, self.now()))
-            self._note_deadline(request)
-
-    def follow(self, uuid: bytes, stream: Stream) -> None:
-        """Tell a stream where a request, or one of its outputs, stands; of one that still waits, or is to be forked, it hears
-        when it is accepted.
-        """
-        if uuid in self.by_uuid:
-            self._tell_again(self.by_uuid[uuid], stream)
-        elif not (self._is_known(uuid) or is_output(uuid, self._waiting_request) or self.families.expecting(uuid)):
-            self.news.append(Unknown(uuid, stream))
-
-    def cancel(self, uuid: bytes) -> None:
-        """End a request with all its outputs, wherever it stands. Unknown ones have ended already."""
-        waiting = self.waiting.get(uuid)
-        if waiting is not None:
-            self.waiting.remove(waiting)
-            self._refuse(uuid, submit_pb2.REFUSED_BY_CANCEL)
-        elif uuid in self.asked:
-            self.asked[uuid].cancelled = True
-        elif uuid in self.by_uuid:
-            self.end_family(self.by_uuid[uuid], FinishReason.CANCELLED)
-
-    def end_family(self, sequence: Sequence, reason: FinishReason) -> None:
-        """End a sequence, and with it all outputs of its request, for a reason from outside."""
-        end_all(self.families.kin(sequence), reason)
-
-    def refuse_waiting(self) -> None:
-        """Nothing new is admitted: those who wait may try elsewhere."""
-        for waiting in list(self.waiting):
-            self.waiting.remove(waiting)
-            self._refuse(waiting.request.uuid, submit_pb2.REFUSED_BY_DRAINING)
-
-    def expire(self) -> float:
-        """End what is past its deadline. Returns seconds until the next deadline, infinity if there is none."""
-        now = self.now()
-        for uuid in self.deadlines.take_passed(now):
-            self._end_late(uuid)
-        return self.deadlines.seconds_left(now)
-
-    def _end_late(self, uuid: bytes) -> None:
-        waiting = self.waiting.get(uuid)
-        if waiting is not None:
-            self.waiting.remove(waiting)
-            self._refuse(uuid, submit_pb2.REFUSED_BY_DEADLINE)
-        elif uuid in self.asked:
-            self.asked[uuid].late = True
-        elif uuid in self.by_uuid:
-            self.by_uuid[uuid].end(FinishReason.DEADLINE)
-
-    def _note_deadline(self, request: Request) -> None:
-        known = len(self.sequences) + len(self.asked) + len(self.waiting)
-        self.deadlines.note(request, known, self._is_known)
-
-    def _is_known(self, uuid: bytes) -> bool:
-        return uuid in self.by_uuid or self._waiting_request(uuid) is not None
-
-    def _waiting_request(self, uuid: bytes) -> Request | None:
+    def waiting_request(self, uuid: bytes) -> Request | None:
+        """One that waits, or is asked for."""
         waiting = self.asked.get(uuid) or self.waiting.get(uuid)
         return None if waiting is None else waiting.request
-
-    def refuse(self, request: Request, error: RequestRefused) -> None:
-        """Say why a request cannot be taken."""
-        self.news.append(
-            Refused(request.uuid, error.refusal, needed=error.needed, available=error.available, detail=str(error))
-        )
-
-    def _refuse(self, uuid: bytes, by: submit_pb2.RefusedBy) -> None:
-        self.news.append(Refused(uuid, by=by))
-
-    def _tell_again(self, sequence: Sequence, stream: Stream) -> None:
-        self.news.append(accepted(sequence, stream))
 
     # -- what runs -------------------------------------------------------------------------------------------------------
 
@@ -187,18 +90,6 @@ class Work:
             return 0
         asked = sum(waiting.request.outputs for waiting in self.asked.values())
         return self.max_running - len(self.sequences) - self.families.unborn - asked
-
-    def take_size(self, usable_blocks: int) -> None:
-        """The pool has so many blocks by now: refuse what waits and can never fit any more."""
-        if usable_blocks in (0, self.limits.usable_blocks):
-            return
-        self.limits = replace(self.limits, usable_blocks=usable_blocks)
-        for waiting in list(self.waiting):
-            try:
-                waiting.request.check(self.limits, self.max_running)
-            except RequestRefused as error:
-                self.waiting.remove(waiting)
-                self.refuse(waiting.request, error)
 
     def take_demotion(self) -> int:
         """How many cached blocks are to be copied to the host tier, so that the next blocks to be handed out lose nothing.
@@ -225,12 +116,12 @@ class Work:
         self.add(sequence)
         if sequence.parked:
             self.preemption.away[sequence.handle] = sequence
-        self._note_deadline(sequence.request)
+        self.note_deadline(sequence.request)
 
     def bear(self, sequence: Sequence) -> None:
         """A sequence has come of a fork."""
         self.add(sequence)
-        self._note_deadline(sequence.request)
+        self.note_deadline(sequence.request)
         self.news.append(accepted(sequence))
 
     def add(self, sequence: Sequence) -> None:
@@ -269,6 +160,15 @@ class Work:
         if doubtful is not None:
             return iter([doubtful] if idle else [])
         return iter(going)
+
+    def end_family(self, sequence: Sequence, reason: FinishReason) -> None:
+        """End a sequence, and with it all outputs of its request, for a reason from outside."""
+        end_all(self.families.kin(sequence), reason)
+
+    def note_deadline(self, request: Request) -> None:
+        """It ends with what it has when its time is over."""
+        known = len(self.sequences) + len(self.asked) + len(self.waiting)
+        self.deadlines.note(request, known, self.knows)
 
     def clear(self, sequence: Sequence) -> None:
         """A suspect has made progress: it runs beside the others again."""

@@ -6,6 +6,7 @@ import pytest
 
 from blockmgr.core.messages import LookedAgain, Ticket
 from blockmgr.core.states import FinishReason, Refusal, TicketKind
+from executor.engine import intake
 from executor.engine.deadlines import FEW
 from executor.engine.news import Accepted, Ended, Recorded, Refused
 from executor.engine.orders import Cancel, Start
@@ -259,6 +260,6 @@ def test_deadlines_of_those_that_have_ended_are_not_kept_for_ever() -> None:
     bench = Bench()
     for _ in range(4 * FEW):
         one = request(10, deadline=time.time() + 3600)
-        bench.work.start(one, 1)
-        bench.work.cancel(one.uuid)
+        intake.start(bench.work, one, 1)
+        intake.cancel(bench.work, one.uuid)
     assert len(bench.work.deadlines) <= FEW + 1

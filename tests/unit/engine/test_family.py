@@ -8,6 +8,7 @@ import pytest
 from blockmgr.core.geometry import handle_of
 from blockmgr.core.messages import Message, Reply, Want
 from blockmgr.core.states import FinishReason, Refusal, Residency
+from executor.engine import intake
 from executor.engine.entrance import first_want, spare_blocks, take_returning, take_waiting
 from executor.engine.family import Families
 from executor.engine.news import Accepted, Ended, Refused, Unknown
@@ -185,9 +186,9 @@ def test_outputs_are_followed_while_their_request_still_waits() -> None:
     work = Work(LIMITS, 8, 100)
     asked = several()
     work.waiting.add(Waiting(asked))
-    work.follow(uuid_of(asked.uuid, 2), 1)
+    intake.follow(work, uuid_of(asked.uuid, 2), 1)
     assert work.news == []
-    work.follow(uuid_of(asked.uuid, 3), 1)
+    intake.follow(work, uuid_of(asked.uuid, 3), 1)
     assert [type(one) for one in work.news] == [Unknown]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from blockmgr.core.messages import LookedAgain, Message, Reply, Swapped, TableUpdate, Ticket, Want
 from blockmgr.core.states import FinishReason, Refusal, Residency, TicketKind
+from executor.engine import intake
 from executor.engine.entrance import take_returning, take_waiting
 from executor.engine.news import Accepted, Computing
 from executor.engine.orders import Start
@@ -291,7 +292,7 @@ def test_others_hear_when_nothing_is_wanted_any_more() -> None:
         bench.session.refuse(Refusal.POOL_EXHAUSTED)
         bench.go()
     assert bench.session.turns[-1].want.uuid == asked.uuid
-    bench.work.cancel(asked.uuid)
+    intake.cancel(bench.work, asked.uuid)
     bench.session.refuse(Refusal.POOL_EXHAUSTED)
     bench.go()
     assert bench.session.turns[-1].want is None
@@ -309,7 +310,7 @@ def test_one_that_is_away_can_be_ended(swapping: Pressed) -> None:
     bench.press()
     bench.answer()
     assert bench.second.residency == Residency.HOST
-    bench.work.cancel(bench.second.request.uuid)
+    intake.cancel(bench.work, bench.second.request.uuid)
     bench.answer()
     assert bench.session.turns[-1].finished.reasons == [FinishReason.CANCELLED]
     bench.answer()
@@ -319,6 +320,6 @@ def test_one_that_is_away_can_be_ended(swapping: Pressed) -> None:
 
 def test_a_sequence_that_the_pool_has_become_too_small_for_ends_with_what_it_has() -> None:
     work = work_with(0, one := sequence(40, 100))
-    work.take_size(3)
+    intake.take_size(work, 3)
     assert work.limits.usable_blocks == 3
     assert one.ending is None
