@@ -36,7 +36,7 @@ def test_generate_prints_the_text_and_how_fast_it_came(console: Console, service
 
 def test_generate_prints_each_of_several_samples_once_it_is_whole(console: Console, service: ScriptedService) -> None:
     service.answer = Several(["Par", "is", "."])
-    result = console.run("generate", "x", "--n", "3")
+    result = console.run("generate", "x", "--samples", "3")
     assert sent(service).sampling.n == 3
     assert result.stdout.splitlines() == [
         line

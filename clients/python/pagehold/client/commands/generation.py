@@ -42,8 +42,8 @@ def generate(
     top_p: TopP = None,
     min_p: MinP = None,
     seed: Seed = None,
-    n: Annotated[
-        int | None, typer.Option("--n", help="So many samples of the prompt, each printed once it is whole.")
+    samples: Annotated[
+        int | None, typer.Option("--samples", help="So many samples of the prompt, each printed once it is whole.")
     ] = None,
     beam_width: Annotated[
         int | None, typer.Option("--beam-width", help="Search for the likeliest outputs with so many beams.")
@@ -88,7 +88,7 @@ def generate(
         "top_p": top_p,
         "min_p": min_p,
         "seed": seed,
-        "n": n,
+        "n": samples,
         "beam_width": beam_width,
         "length_penalty": length_penalty,
         "early_stopping": _early_stopping_of(early_stopping),
@@ -107,7 +107,7 @@ def generate(
         "time_budget": time_budget,
     }
     with connected(address) as client, client.stream(**given, timeout=timeout, retry_overload=retry_overload) as stream:
-        _print(stream, json, whole=(beam_width or n or 1) > 1)
+        _print(stream, json, whole=(beam_width or samples or 1) > 1)
 
 
 def _early_stopping_of(text: str | None) -> bool | str | None:
