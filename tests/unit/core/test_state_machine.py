@@ -10,7 +10,9 @@ from hypothesis.stateful import invariant
 from blockmgr.core.states import BlockState, ExecutorState
 from tests.unit.core.machine_deaths import MortalMachine
 
-EXAMPLES = int(os.environ.get("PAGEHOLD_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("PAGEHOLD_EXAMPLES", "0"))
+"""How many runs are to be tried, others each time. Where nothing is said it is always the same ones."""
+
 STEPS = 50
 
 
@@ -64,10 +66,10 @@ class PoolMachine(MortalMachine):
 
 TestPool: Any = PoolMachine.TestCase
 TestPool.settings = settings(
-    max_examples=EXAMPLES,
+    max_examples=EXAMPLES or 200,
     stateful_step_count=STEPS,
     deadline=None,
-    derandomize=False,
+    derandomize=not EXAMPLES,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
