@@ -195,6 +195,9 @@ class Believer:
                 continue
             if look.handle in sent.message.look_again:
                 s.busy = False
+            if s.released:
+                # In the message that told of the failure: what was left is given up as well.
+                continue
             if sent.message.failed and look.cached != s.launched:
                 # What of its hits was complete is for the manager to say.
                 s.reset(look.cached, len(s.tokens))

@@ -14,7 +14,9 @@ from tests.power_cut import PowerCut, StoreCounter
 from tests.unit.core.memory_ledger import ManagerDied, MortalLedger
 from tests.unit.core.test_state_machine import PoolMachine
 
-EXAMPLES = int(os.environ.get("PAGEHOLD_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("PAGEHOLD_EXAMPLES", "0"))
+"""How many runs are to be tried, others each time. Where nothing is said it is always the same ones."""
+
 STORES = 20
 """A message makes about as many stores."""
 
@@ -100,10 +102,10 @@ class PowerCutMachine(PoolMachine):
 
 TestPowerCuts: Any = PowerCutMachine.TestCase
 TestPowerCuts.settings = settings(
-    max_examples=EXAMPLES,
+    max_examples=EXAMPLES or 40,
     stateful_step_count=50,
     deadline=None,
-    derandomize=False,
+    derandomize=not EXAMPLES,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
