@@ -20,8 +20,11 @@ from executor.frontend.server import SERVICE, client_server, operator_server
 from executor.frontend.service import InferenceServicer
 from executor.frontend.settings import DoorSettings
 
-END_SECONDS = 2.0
-"""How long streams that are told to end may take for it."""
+END_SECONDS = 5.0
+"""How long streams that are told to end may take for it, from then on."""
+
+UNTIL_TOLD = 3600.0
+"""Seconds for which a stopped server leaves calls alone: they are ended here."""
 
 log = structlog.get_logger()
 
@@ -108,11 +111,13 @@ class DoorProcess:
         # Health goes on answering for a while, so that whoever watches it sees that this door does not serve; then the
         # port is left to other doors, to which clients are sent on.
         await self._idle_until(min(deadline, time.monotonic() + self._settings.announce_seconds))
-        stopped = asyncio.create_task(self._stop_servers(max(deadline - time.monotonic(), 0.0) + END_SECONDS))
+        left = max(deadline - time.monotonic(), 0.0)
+        stopped = asyncio.create_task(self._stop_servers(left + UNTIL_TOLD))
         await self._idle_until(deadline)
         self._door.leave()
         at_once = asyncio.create_task(self._now.wait())
-        await asyncio.wait((stopped, at_once), return_when=asyncio.FIRST_COMPLETED)
+        # Counted from here: a process that was held up until now has not told its streams anything yet.
+        await asyncio.wait((stopped, at_once), timeout=END_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         at_once.cancel()
         stopped.cancel()
         await asyncio.gather(at_once, stopped, return_exceptions=True)

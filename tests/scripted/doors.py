@@ -24,6 +24,9 @@ LIMITS = [
     ("grpc.max_send_message_length", 64 << 20),
 ]
 
+PATIENT = {"start_seconds": 60, "heartbeat_seconds": 60, "announce_seconds": 1, "grace": 5}
+"""A door that takes no engine for lost that is there, however busy the machine is."""
+
 
 class DoorProcess:
     """A front door on a socket of its own. ``settings`` are those of the door, by name."""
@@ -31,7 +34,7 @@ class DoorProcess:
     def __init__(self, runtime_dir: Path, name: str = "door", address: str | None = None, **settings: Any) -> None:
         self.address = address or f"unix:{runtime_dir}/{name}-clients.sock"
         self._log = runtime_dir / f"{name}.log"
-        values = {"start_seconds": 10, "announce_seconds": 1, "grace": 5} | settings
+        values = PATIENT | settings
         environment = dict(os.environ) | {f"PAGEHOLD_DOOR_{key.upper()}": str(value) for key, value in values.items()}
         runtime_dir.mkdir(exist_ok=True)
         with self._log.open("a") as log:

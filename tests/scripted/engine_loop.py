@@ -36,6 +36,8 @@ class EngineLoop:
         self.draining = False
         self.silent = False
         """Says no more how busy it is."""
+        self.free_blocks = 500
+        """What it says of the pool. Doors that know of another number have heard all that was said before."""
         self.mute = False
         """Announces no more what it records."""
         self.starts: list[submit_pb2.Start] = []
@@ -211,5 +213,9 @@ class EngineLoop:
 
     def _load(self) -> submit_pb2.Load:
         return submit_pb2.Load(
-            running=len(self._work), waiting=len(self._waiting), blocks=511, free_blocks=500, draining=self.draining
+            running=len(self._work),
+            waiting=len(self._waiting),
+            blocks=511,
+            free_blocks=self.free_blocks,
+            draining=self.draining,
         )

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 from blockmgr.core.states import FinishReason
 from pagehold.engine.v1 import submit_pb2
@@ -16,6 +18,14 @@ from tests.scripted.world import World
 PIECES = ["DEF", "G", "HI", "J", "The quick br", "own", " fox", "...Mars?", "ple", "as", "hello", "user"]
 PIECES += [f"w{number} " for number in range(100)]
 IDS = {piece: FIRST_PIECE + place for place, piece in enumerate(PIECES)}
+PATIENT: dict[str, Any] = {
+    "lease_seconds": 60,
+    "probe_seconds": 60,
+    "adoption_seconds": 300,
+    "finished_seconds": 600,
+}
+"""A manager that takes no process for dead and gives nothing up, however busy the machine is."""
+
 UNKNOWN = 60_000
 """An id that the model computes and the tokenizer does not know."""
 
@@ -41,6 +51,9 @@ def says(*pieces: str, end: FinishReason | None = FinishReason.LENGTH) -> Callab
     return lambda _: Answer(tokens, end)
 
 
+_numbers = count(1)
+
+
 @dataclass
 class Scene:
     """What a test has."""
@@ -51,7 +64,15 @@ class Scene:
 
     def in_flight(self) -> int:
         """Requests of the door in flight."""
-        return int(self.door.stub.GetLoad(server_pb2.GetLoadRequest(), timeout=60).in_flight)
+        return int(self._load().in_flight)
+
+    def await_heard(self) -> None:
+        """Wait until the door has heard all that this engine has said so far."""
+        self.engine.free_blocks = number = next(_numbers)
+        wait_until(lambda: self._load().free_blocks == number, "the door has heard of all that was said")
+
+    def _load(self) -> server_pb2.GetLoadResponse:
+        return self.door.stub.GetLoad(server_pb2.GetLoadRequest(), timeout=60)
 
     def await_idle(self) -> None:
         """Wait until nothing is left of any request: not at the door, not at the engine, not in the pool."""

@@ -1,6 +1,6 @@
 """Beam search through a door, an engine that computes, and whatever becomes of them."""
 
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,43 +8,21 @@ import pytest
 import transformers
 
 from pagehold.inference.v1 import generation_pb2, parameters_pb2, requests_pb2
-from tests.engines.world import EngineWorld, engine_world, save_tiny
+from tests.engines.world import EngineWorld
 from tests.models.beam_search import Found, reference_beams
 from tests.scripted.doors import Call, DoorProcess, details
 from tests.scripted.processes import wait_until
-from tests.scripted.tokenizers import FIRST_PIECE, write_pieces
+from tests.scripted.tokenizers import FIRST_PIECE
+from tests.system.front_door.computing import (
+    KNOWN,
+    MAX_RUNNING,
+    PIECES,
+    PROMPT,
+    has_heard_of_cancel,
+    start_engine,
+)
 
-PIECES = [f"w{number} " for number in range(40)]
-KNOWN = FIRST_PIECE + len(PIECES)
-PROMPT = [FIRST_PIECE + number for number in range(21)]
-WIDTH, TOKENS = 4, 40
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = save_tiny(tmp_path_factory.mktemp("beams"))
-    write_pieces(folder, PIECES)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def world(model: Path) -> Iterator[EngineWorld]:
-    with engine_world() as world:
-        world.start_engine(model, "--blocks", "60", "--max-running", "14", faulty=True, SLOW="0.01")
-        yield world
-
-
-@pytest.fixture(scope="module")
-def shared(world: EngineWorld) -> Iterator[DoorProcess]:
-    with DoorProcess(world.runtime_dir, start_seconds=60) as door:
-        yield door.await_serving()
-
-
-@pytest.fixture
-def door(shared: DoorProcess, world: EngineWorld) -> Iterator[DoorProcess]:
-    yield shared
-    world.check_all_free()
-    assert shared.faults() == []
+WIDTH, TOKENS, LONG = 4, 40, 90
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +74,23 @@ def await_step(call: Call, step: int) -> None:
     wait_until(lambda: max(steps_of(call), default=0) >= step or call.is_over(), f"beams have {step} tokens")
 
 
-def test_the_best_come_first_with_their_scores_once_progress_was_told(door: DoorProcess, expected: Found) -> None:
-    call = search(door)
+def at(tokens: int) -> int:
+    """The position that beams of so many tokens feed next."""
+    return len(PROMPT) + tokens
+
+
+def test_the_best_come_first_with_their_scores_once_progress_was_told(
+    door: DoorProcess, engines: EngineWorld, expected: Found
+) -> None:
+    before = time.monotonic()
+    with engines.held(position=at(5)) as hold:
+        call = search(door)
+        call.await_started()
+        queued = time.monotonic() - before
+        await_step(call, 1)
+        hold.move(position=at(20))
+        await_step(call, max(steps_of(call)) + 1)
+        wait_until(lambda: time.monotonic() > before + 3 * queued, "it has been computed for longer than it was queued")
     check(call, expected)
     started = call.events[0].started
     assert (started.beam_search.beam_width, started.beam_search.length_penalty) == (WIDTH, 1.0)
@@ -111,7 +104,7 @@ def test_the_best_come_first_with_their_scores_once_progress_was_told(door: Door
     ends = [event.finished for event in call.events if event.HasField("finished")]
     assert {end.reason for end in ends} == {generation_pb2.END_REASON_LENGTH}
     assert [end.usage.output_tokens for end in ends] == [TOKENS] * WIDTH
-    assert ends[0].timings.queued < ends[0].timings.first_token / 2
+    assert ends[0].timings.queued < ends[0].timings.first_token / 2, "nothing of it comes before it is found"
     assert len({(end.timings.queued, end.timings.first_token) for end in ends}) == 1
     texts = ["".join(delta.text for delta in call.deltas if delta.output == place) for place in range(WIDTH)]
     texts = [text.replace("<unk>", "") for text in texts]
@@ -150,28 +143,45 @@ def test_who_attaches_gets_what_was_found(door: DoorProcess, expected: Found) ->
     check(attached, expected)
     check(call, expected)
     check(door.attach(request_id="beams"), expected)
-    told = door.stub.GetRequest(requests_pb2.GetRequestRequest(id=request_id), timeout=10).request
+    told = door.stub.GetRequest(requests_pb2.GetRequestRequest(id=request_id), timeout=60).request
     assert told.state == requests_pb2.REQUEST_STATE_FINISHED
 
 
-def test_hanging_up_and_cancelling_end_all_of_it(door: DoorProcess, world: EngineWorld) -> None:
-    call = search(door, 90)
-    await_step(call, 2)
-    call.hang_up()
-    wait_until(lambda: not world.statistics().sequences.live, "all of it has ended")
-    call = search(door, 90)
-    await_step(call, 2)
-    assert door.stub.Cancel(requests_pb2.CancelRequest(id=call.events[0].started.id), timeout=10).cancelled
+def end_of(door: DoorProcess, call: Call) -> int:
+    """How the manager says that it ended."""
+    key = requests_pb2.GetRequestRequest(id=call.events[0].started.id)
+    return int(door.stub.GetRequest(key, timeout=60).request.reason)
+
+
+def test_hanging_up_and_cancelling_end_all_of_it(door: DoorProcess, engines: EngineWorld) -> None:
+    with engines.held(position=at(5)):
+        call = search(door, LONG)
+        await_step(call, 2)
+        call.hang_up()
+        wait_until(lambda: has_heard_of_cancel(engines), "the manager has heard of it")
+    wait_until(lambda: not engines.statistics().sequences.live, "all of it has ended")
+    assert end_of(door, call) == generation_pb2.END_REASON_CANCELLED
+    with engines.held(position=at(5)):
+        call = search(door, LONG)
+        await_step(call, 2)
+        assert door.stub.Cancel(requests_pb2.CancelRequest(id=call.events[0].started.id), timeout=60).cancelled
     ends = [event.finished for event in call.whole().events if event.HasField("finished")]
     assert [end.output for end in ends] == list(range(WIDTH))
     assert {end.reason for end in ends} == {generation_pb2.END_REASON_CANCELLED}
     assert not call.ids
 
 
-def test_a_time_budget_ends_it_with_the_best_that_there_is(door: DoorProcess) -> None:
-    call = search(door, 90, time_budget=0.5).whole()
-    found = found_by(call)
-    assert len(found) == WIDTH
+def test_a_time_budget_ends_it_with_the_best_that_there_is(door: DoorProcess, engines: EngineWorld) -> None:
+    for budget in (0.5, 2.0, 8.0, 32.0):
+        begun = time.monotonic()
+        with engines.held(position=at(5)):
+            call = search(door, LONG, time_budget=budget)
+            await_step(call, 2)
+            wait_until(lambda: time.monotonic() > begun + budget, "its time is over")  # noqa: B023
+        call.whole()
+        if steps_of(call):
+            break
+    assert len(found_by(call)) == WIDTH
     assert {event.finished.reason for event in call.events if event.HasField("finished")} == {
         generation_pb2.END_REASON_DEADLINE
     }
@@ -179,16 +189,16 @@ def test_a_time_budget_ends_it_with_the_best_that_there_is(door: DoorProcess) ->
 
 @pytest.mark.long
 def test_it_goes_on_when_engine_manager_and_door_are_killed(
-    model: Path, door: DoorProcess, world: EngineWorld, expected: Found
+    model: Path, door: DoorProcess, engines: EngineWorld, expected: Found
 ) -> None:
-    with DoorProcess(world.runtime_dir, "second", start_seconds=60) as second:
+    with DoorProcess(engines.runtime_dir, "second") as second:
         call = search(second.await_serving(), detached=True)
         await_step(call, 4)
         request_id = call.events[0].started.id
-        world.engines[-1].kill()
-        world.start_engine(model, "--max-running", "14", faulty=True, SLOW="0.01")
+        engines.engines[-1].kill()
+        start_engine(engines, model)
         await_step(call, 12)
-        world.kill_manager()
+        engines.kill_manager()
         await_step(call, 20)
         second.kill()
     check(door.attach(id=request_id), expected, 120)
@@ -198,7 +208,11 @@ def test_it_goes_on_when_engine_manager_and_door_are_killed(
     ("change", "field", "text"),
     [
         ({"beams": {"beam_width": 17}}, "beam_search.beam_width", "is 17, but must lie in 1..16"),
-        ({"beams": {"beam_width": 15}}, "beam_search.beam_width", "is 15, but must lie in 1..14, as many as"),
+        (
+            {"beams": {"beam_width": 15}},
+            "beam_search.beam_width",
+            f"is 15, but must lie in 1..{MAX_RUNNING}, as many as",
+        ),
         ({"beams": {"beam_width": None}}, "beam_search.beam_width", "is absent, but must lie in 1..16"),
         ({"beams": {"length_penalty": 4.5}}, "beam_search.length_penalty", "is 4.5, but must lie in -4..4"),
         ({"beams": {"early_stopping": 0}}, "beam_search.early_stopping", "is 0, but must be EARLY_STOPPING_OFF"),

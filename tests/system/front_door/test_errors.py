@@ -11,7 +11,7 @@ from pagehold.common.v1 import states_pb2
 from pagehold.engine.v1 import submit_pb2
 from pagehold.inference.v1 import generation_pb2, requests_pb2, server_pb2, tokens_pb2
 from tests.scripted.answers import Answer
-from tests.scripted.doors import details, reason, request
+from tests.scripted.doors import Call, details, reason, request
 from tests.scripted.processes import wait_until
 from tests.scripted.scene import Scene, words
 
@@ -24,10 +24,12 @@ def outcome(error: Any) -> tuple[grpc.StatusCode, str]:
 
 @pytest.fixture(autouse=True)
 def neighbour(scene: Scene) -> Any:
-    """A stream beside each failure, which must not notice it."""
-    call = scene.door.generate(7, stopping={"max_tokens": 200})
-    call.await_started()
+    """A stream beside each failure, which must not notice it: it stands still meanwhile, and then goes on to its end."""
+    scene.engine.limit = 3
+    call = scene.door.generate(7, stopping={"max_tokens": 200}).await_tokens(3)
     yield
+    assert not call.is_over()
+    scene.engine.limit, scene.engine.burst = None, 50
     assert call.whole().ids == words(200)
 
 
@@ -169,14 +171,13 @@ def test_a_deadline_that_passes_before_acceptance_is_a_good_end(scene: Scene) ->
 
 
 def test_a_name_in_flight_is_taken(scene: Scene) -> None:
-    scene.engine.limit = 1
     first = scene.door.generate(5, request_id="twice")
-    first.await_tokens(1)
+    first.await_tokens(3)
     assert outcome(scene.door.generate(5, request_id="twice").failure()) == (Code.ALREADY_EXISTS, "ALREADY_EXISTS")
     error = scene.door.generate(6, request_id="twice").failure()
     assert outcome(error) == (Code.INVALID_ARGUMENT, "INVALID_FIELD")
     assert "another body" in error.details()
-    scene.engine.limit = None
+    scene.door.stub.Cancel(requests_pb2.CancelRequest(request_id="twice"), timeout=60)
     first.whole()
 
 
@@ -190,14 +191,12 @@ def test_a_name_is_taken_while_what_it_stood_for_is_kept(scene: Scene) -> None:
 
 
 def test_attaching_beyond_what_there_is_is_out_of_range(scene: Scene) -> None:
-    scene.engine.limit = 3
     call = scene.door.generate(5, request_id="short", stopping={"max_tokens": 20})
     call.await_tokens(3)
     error = scene.door.attach(request_id="short", from_token=4).failure()
     assert outcome(error) == (Code.OUT_OF_RANGE, "OUT_OF_RANGE")
     assert dict(details(error)["ErrorInfo"].metadata) == {"from_token": "4", "tokens": "3"}
-    scene.engine.limit = None
-    call.whole()
+    call.hang_up()
 
 
 def test_a_fault_of_the_engine_is_internal_with_its_id(scene: Scene) -> None:
@@ -228,10 +227,12 @@ def test_a_draining_engine_is_given_nothing(scene: Scene) -> None:
 
 def test_a_passed_deadline_of_the_call_ends_the_generation(scene: Scene) -> None:
     scene.engine.answer = lambda _: Answer([], None)
-    with pytest.raises(grpc.RpcError) as raised:
-        list(scene.door.stub.Generate(request(5), timeout=2.0))
-    assert raised.value.code() == Code.DEADLINE_EXCEEDED
-    uuid_ = scene.engine.starts[-1].uuid
+    for seconds in (0.5, 2.0, 8.0, 32.0):
+        call = Call(scene.door.stub.Generate(request(5), timeout=seconds))
+        assert call.failure().code() == Code.DEADLINE_EXCEEDED
+        if call.events:
+            break
+    uuid_ = uuid.UUID(call.events[0].started.id).bytes
     wait_until(lambda: scene.engine.ended.get(uuid_) == FinishReason.CANCELLED, "the engine was told")
 
 

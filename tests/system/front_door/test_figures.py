@@ -26,12 +26,13 @@ WAITING = 20
 
 
 @pytest.fixture
-def port() -> int:
-    """One that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+def port() -> Iterator[int]:
+    """One that is free, and is given to nobody else meanwhile."""
+    with socket.socket() as kept:
+        # Whoever says so may listen at a port that is bound and not listened at.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 @pytest.fixture
@@ -83,9 +84,12 @@ def test_a_batch_that_is_refused_is_counted(counted: Scene, port: int) -> None:
 
 def check_pool_is_free(world: World) -> None:
     """By the manager's own count nothing is in use, and with the cache flushed every block is free."""
-    wait_until(lambda: not world.statistics().tiers[0].fenced, "every fence has opened")
-    world.admin.Flush(evict_pb2.FlushRequest(), timeout=60)
-    tier = world.statistics().tiers[0]
-    states = {count.state: count.blocks for count in tier.states}
-    assert states == {states_pb2.BLOCK_STATE_NULL: 1, states_pb2.BLOCK_STATE_FREE: tier.blocks - 1}
+
+    def states() -> dict[int, int]:
+        world.admin.Flush(evict_pb2.FlushRequest(), timeout=60)
+        return {count.state: count.blocks for count in world.statistics().tiers[0].states}
+
+    blocks = world.statistics().tiers[0].blocks
+    free = {states_pb2.BLOCK_STATE_NULL: 1, states_pb2.BLOCK_STATE_FREE: blocks - 1}
+    wait_until(lambda: states() == free, "every fence has opened, and every block is free")
     assert world.violated_invariants() == []

@@ -10,7 +10,7 @@ import pytest
 from blockmgr.core.states import FinishReason
 from pagehold.common.v1 import errors_pb2
 from pagehold.inference.v1 import generation_pb2, requests_pb2
-from tests.scripted.doors import Call, DoorProcess, reason, request
+from tests.scripted.doors import Call, DoorProcess, details, reason, request
 from tests.scripted.engine_service import ScriptedEngine
 from tests.scripted.processes import wait_until
 from tests.scripted.scene import Scene, echo, words
@@ -58,7 +58,7 @@ class BatchCall(Call):
 def test_a_door_that_stops_starts_no_more_of_a_batch_and_what_runs_comes_to_its_end(
     world: World, engine: ScriptedEngine
 ) -> None:
-    with DoorProcess(world.runtime_dir, "stopping", max_requests=PLACES, grace=60) as door:
+    with DoorProcess(world.runtime_dir, "stopping", max_requests=PLACES, grace=600) as door:
         door.await_serving()
         batch = BatchCall(door, 2 * PLACES)
         wait_until(lambda: len(batch.running()) == PLACES, "as many run as there are places")
@@ -74,11 +74,11 @@ def test_a_door_that_stops_starts_no_more_of_a_batch_and_what_runs_comes_to_its_
 
 
 def test_items_that_outlast_the_grace_end_as_their_own_calls_would_and_go_on(
-    world: World, engine: ScriptedEngine
+    world: World, engine: ScriptedEngine, lasting: DoorProcess
 ) -> None:
-    with DoorProcess(world.runtime_dir, "stopping", grace=1) as door, DoorProcess(world.runtime_dir) as other:
-        for one in (door, other):
-            one.await_serving()
+    lasting.await_serving()
+    with DoorProcess(world.runtime_dir, "stopping", grace=1) as door:
+        door.await_serving()
         batch = BatchCall(door, PLACES)
         wait_until(lambda: len(batch.running()) == PLACES, "all run")
         door.terminate()
@@ -88,16 +88,44 @@ def test_items_that_outlast_the_grace_end_as_their_own_calls_would_and_go_on(
         assert (len(batch.failures), engine.ended) == (PLACES, {})
         engine.limit = None
         for events in batch.items.values():
-            assert other.attach(id=events[0].started.id).whole().ids == words(TOKENS)
+            assert lasting.attach(id=events[0].started.id).whole().ids == words(TOKENS)
         assert door.process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def impatient(world: World, folder: Path) -> Iterator[DoorProcess]:
+    """A door that waits for a lost engine for two seconds."""
+    with DoorProcess(world.runtime_dir, "impatient", lost_seconds=2) as door:
+        with ScriptedEngine(world.runtime_dir, folder, echo):
+            door.await_serving()
+        yield door
+
+
+def test_an_engine_that_does_not_come_back_loses_the_generation_with_its_count(
+    world: World, folder: Path, impatient: DoorProcess
+) -> None:
+    with ScriptedEngine(world.runtime_dir, folder, echo, limit=BEFORE) as engine:
+        impatient.await_serving()
+        call = impatient.generate(5, stopping={"max_tokens": TOKENS}).await_tokens(BEFORE)
+        engine.admits = False
+        waiting = impatient.generate(30)
+        wait_until(lambda: len(engine.starts) == 2, "one more waits")
+    error = call.failure()
+    assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "GENERATION_LOST")
+    assert dict(details(error)["ErrorInfo"].metadata) == {"tokens": str(BEFORE)}
+    assert call.ids == words(BEFORE)
+    assert (waiting.failure().code(), reason(waiting.failure())) == (grpc.StatusCode.UNAVAILABLE, "NOT_SERVING")
+    with ScriptedEngine(world.runtime_dir, folder, echo) as again:
+        impatient.await_serving()
+        Scene(world, again, impatient).await_idle()
 
 
 @pytest.mark.parametrize("manager_dies", [False, True])
 def test_what_is_given_up_is_cancelled_and_what_is_detached_goes_on(
-    world: World, folder: Path, manager_dies: bool
+    world: World, folder: Path, impatient: DoorProcess, manager_dies: bool
 ) -> None:
-    with DoorProcess(world.runtime_dir, "impatient", lost_seconds=2) as door:
-        engine = ScriptedEngine(world.runtime_dir, folder, echo, limit=BEFORE)
+    door = impatient
+    with ScriptedEngine(world.runtime_dir, folder, echo, limit=BEFORE) as engine:
         door.await_serving()
         lost, kept = (
             door.generate(5 + place, stopping={"max_tokens": TOKENS}, detached=bool(place)).await_tokens(BEFORE)
@@ -107,22 +135,21 @@ def test_what_is_given_up_is_cancelled_and_what_is_detached_goes_on(
         waiting = door.generate(30)
         wait_until(lambda: len(engine.starts) == 3, "one more waits")
         uuids = [start.uuid for start in engine.starts]
-        engine.kill()
-        pid = world.kill_manager() if manager_dies else 0
-        assert reason(lost.failure()) == reason(kept.failure()) == "GENERATION_LOST"
-        assert reason(waiting.failure()) == "NOT_SERVING"
-        world.await_manager(other_than=pid)
-        key = requests_pb2.GetRequestRequest(id=lost.events[0].started.id)
+    pid = world.kill_manager() if manager_dies else 0
+    assert reason(lost.failure()) == reason(kept.failure()) == "GENERATION_LOST"
+    assert reason(waiting.failure()) == "NOT_SERVING"
+    world.await_manager(other_than=pid)
+    key = requests_pb2.GetRequestRequest(id=lost.events[0].started.id)
 
-        def end() -> generation_pb2.EndReason:
-            return door.stub.GetRequest(key, timeout=60).request.reason
+    def end() -> generation_pb2.EndReason:
+        return door.stub.GetRequest(key, timeout=60).request.reason
 
-        with ScriptedEngine(world.runtime_dir, folder, echo) as again:
-            door.await_serving()
-            assert wait_until(end, "whoever comes back is told") == generation_pb2.END_REASON_CANCELLED
-            assert door.attach(id=kept.events[0].started.id).whole().ids == words(TOKENS)
-            assert again.ended.get(uuids[0], FinishReason.CANCELLED) == FinishReason.CANCELLED
-            assert uuids[2] not in again.ended
-            assert uuids[2] not in {start.uuid for start in again.starts}
-            Scene(world, again, door).await_idle()
-            assert world.violated_invariants() == []
+    with ScriptedEngine(world.runtime_dir, folder, echo) as again:
+        door.await_serving()
+        assert wait_until(end, "whoever comes back is told") == generation_pb2.END_REASON_CANCELLED
+        assert door.attach(id=kept.events[0].started.id).whole().ids == words(TOKENS)
+        assert again.ended.get(uuids[0], FinishReason.CANCELLED) == FinishReason.CANCELLED
+        assert uuids[2] not in again.ended
+        assert uuids[2] not in {start.uuid for start in again.starts}
+        Scene(world, again, door).await_idle()
+        assert world.violated_invariants() == []

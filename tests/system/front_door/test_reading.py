@@ -12,7 +12,7 @@ from pagehold.inference.v1 import generation_pb2, inference_service_pb2_grpc, re
 from tests.scripted.doors import DoorProcess, details, reason, request
 from tests.scripted.engine_service import ScriptedEngine
 from tests.scripted.processes import wait_until
-from tests.scripted.scene import Scene, echo, words
+from tests.scripted.scene import PATIENT, Scene, echo, words
 from tests.scripted.world import running
 
 PLACES = 8
@@ -29,7 +29,7 @@ GEOMETRY = {"max_length": 8192, "tokens_per_block": 256, "device_blocks": 512, "
 def strict(folder: Path) -> Iterator[Scene]:
     """A door with few places, which waits for a reader for a second."""
     with (
-        running() as world,
+        running(**PATIENT) as world,
         ScriptedEngine(world.runtime_dir, folder, echo, geometry=GEOMETRY) as engine,
         DoorProcess(world.runtime_dir, max_requests=PLACES, reader_seconds=1) as door,
     ):
@@ -63,8 +63,10 @@ def long_request(**fields: Any) -> generation_pb2.GenerateRequest:
 def test_streams_that_are_never_read_give_their_places_back_and_say_why_to_whoever_reads(
     strict: Scene, stub: inference_service_pb2_grpc.InferenceServiceStub
 ) -> None:
+    strict.engine.limit = 1
     unread = [stub.Generate(long_request()) for _ in range(PLACES)]
     wait_until(lambda: strict.in_flight() == PLACES, "every place is taken")
+    strict.engine.limit = None
     strict.await_idle()
     assert strict.door.generate(5, stopping={"max_tokens": 1}).whole().ids == words(1)
     for stream in unread:
@@ -95,8 +97,12 @@ def test_what_is_not_read_ends_and_what_is_detached_goes_on(
 def test_a_batch_that_is_not_read_gives_all_its_places_back(
     strict: Scene, stub: inference_service_pb2_grpc.InferenceServiceStub
 ) -> None:
-    batch = stub.BatchGenerate(generation_pb2.BatchGenerateRequest(requests=[long_request()] * PLACES))
+    strict.engine.limit = 1
+    # Three events of each at least, far more than wait for a reader beside their generations.
+    items = [request(5, stopping={"max_tokens": MORE_THAN_FITS // 10})] * (6 * PLACES)
+    batch = stub.BatchGenerate(generation_pb2.BatchGenerateRequest(requests=items))
     wait_until(lambda: strict.in_flight() == PLACES, "it has every place")
+    strict.engine.limit = None
     strict.await_idle()
     _, error = failure(batch)
     assert (error.code(), reason(error)) == (grpc.StatusCode.ABORTED, "NOT_READ")

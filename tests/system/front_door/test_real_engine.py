@@ -1,37 +1,14 @@
 """A door before an engine that computes: ids that a model has and its tokenizer has not are never seen."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from pagehold.inference.v1 import generation_pb2
-from tests.engines.world import EngineWorld, engine_world, save_tiny
 from tests.models.checkpoints import VOCABULARY
 from tests.scripted.doors import DoorProcess
-from tests.scripted.tokenizers import FIRST_PIECE, write_pieces
-
-PIECES = [f"w{number} " for number in range(40)]
-KNOWN = FIRST_PIECE + len(PIECES)
-"""Ids from here to the end of the model's vocabulary mean nothing."""
+from tests.scripted.tokenizers import FIRST_PIECE
+from tests.system.front_door.computing import KNOWN, PIECES
 
 TOKENS = 100
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineWorld]:
-    folder = save_tiny(tmp_path_factory.mktemp("padded"))
-    write_pieces(folder, PIECES)
-    with engine_world() as world:
-        world.start_engine(folder)
-        yield world
-        world.check_all_free()
-
-
-@pytest.fixture(scope="module")
-def door(world: EngineWorld) -> Iterator[DoorProcess]:
-    with DoorProcess(world.runtime_dir, start_seconds=60) as door:
-        door.await_serving()
-        yield door
 
 
 @pytest.mark.parametrize("temperature", [0.0, 5.0])
@@ -52,7 +29,6 @@ def test_streams_of_a_model_with_more_ids_than_its_tokenizer_go_on_to_their_end(
         assert call.text.replace("<unk>", "") == "".join(said)
     if temperature:
         assert len({token for call in calls for token in call.ids}) > KNOWN // 2, "any that is known may come"
-    assert door.faults() == []
 
 
 def test_an_id_that_only_the_model_knows_is_no_prompt(door: DoorProcess) -> None:

@@ -121,6 +121,7 @@ def test_hanging_up_on_a_generation_that_another_attached_to_ends_nothing(scene:
     call, uuid = start(scene, request_id="handed over")
     attached = scene.door.attach(request_id="handed over").await_tokens(3)
     call.hang_up()
+    wait_until(lambda: scene.in_flight() == 1, "the first client is gone")
     scene.engine.limit = 20
     attached.await_tokens(20)
     assert uuid not in scene.engine.ended

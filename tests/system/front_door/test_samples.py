@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,42 +10,19 @@ import pytest
 
 from executor.outputs import seed_of, uuid_of
 from pagehold.inference.v1 import generation_pb2, requests_pb2
-from tests.engines.world import EngineWorld, engine_world, save_tiny
+from tests.engines.world import EngineWorld
 from tests.scripted.doors import Call, DoorProcess, details
 from tests.scripted.processes import wait_until
-from tests.scripted.tokenizers import FIRST_PIECE, write_pieces
+from tests.system.front_door.computing import (
+    MAX_RUNNING,
+    PROMPT,
+    has_heard_of_cancel,
+    start_engine,
+)
 
-PIECES = [f"w{number} " for number in range(40)]
-PROMPT = [FIRST_PIECE + number for number in range(21)]
 SEED = 11
 MANY = 3
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = save_tiny(tmp_path_factory.mktemp("samples"))
-    write_pieces(folder, PIECES)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def world(model: Path) -> Iterator[EngineWorld]:
-    with engine_world() as world:
-        world.start_engine(model, "--blocks", "60", "--max-running", "16", faulty=True, SLOW="0.01")
-        yield world
-
-
-@pytest.fixture(scope="module")
-def shared(world: EngineWorld) -> Iterator[DoorProcess]:
-    with DoorProcess(world.runtime_dir, start_seconds=60) as door:
-        yield door.await_serving()
-
-
-@pytest.fixture
-def door(shared: DoorProcess, world: EngineWorld) -> Iterator[DoorProcess]:
-    yield shared
-    world.check_all_free()
-    assert shared.faults() == []
+LONG = 100
 
 
 def samples(door: DoorProcess, n: int = MANY, seed: int = SEED, tokens: int = 40, **fields: Any) -> Call:
@@ -78,9 +56,20 @@ def await_each(call: Call, tokens: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(shared: DoorProcess) -> list[list[int]]:
+def whole(open_door: DoorProcess) -> list[list[int]]:
     """What undisturbed samples are."""
-    return outputs_of(samples(shared).whole())
+    return outputs_of(samples(open_door).whole())
+
+
+@contextmanager
+def begun(door: DoorProcess, engines: EngineWorld, behind: int = 3, **fields: Any) -> Iterator[Call]:
+    """Samples of which each has so many tokens, and none all of them before the context ends."""
+    with engines.held(position=len(PROMPT) + behind + 2):
+        call = samples(door, **fields)
+        call.await_started()
+        await_each(call, behind)
+        assert not call.is_over()
+        yield call
 
 
 def test_each_output_is_what_a_request_with_its_seed_gives(door: DoorProcess, whole: list[list[int]]) -> None:
@@ -124,74 +113,73 @@ def test_who_attaches_gets_all_outputs_from_the_first_token(door: DoorProcess, w
     ]
 
 
-def test_it_is_listed_and_told_of_as_one_request(door: DoorProcess) -> None:
-    call = samples(door)
-    await_each(call, 3)
-    request_id = call.events[0].started.id
-    listed = door.stub.ListRequests(requests_pb2.ListRequestsRequest(), timeout=10)
+def test_it_is_listed_and_told_of_as_one_request(door: DoorProcess, engines: EngineWorld) -> None:
+    with begun(door, engines) as call:
+        request_id = call.events[0].started.id
+        listed = door.stub.ListRequests(requests_pb2.ListRequestsRequest(), timeout=60)
     assert [one.id for one in listed.requests] == [request_id]
     assert listed.total == 1
     assert listed.requests[0].output_tokens >= 3 * MANY
     call.whole()
-    told = door.stub.GetRequest(requests_pb2.GetRequestRequest(id=request_id), timeout=10).request
+    told = door.stub.GetRequest(requests_pb2.GetRequestRequest(id=request_id), timeout=60).request
     assert (told.state, told.output_tokens) == (requests_pb2.REQUEST_STATE_FINISHED, 40 * MANY)
 
 
 @pytest.mark.parametrize("tokens", [0, 3])
-def test_hanging_up_ends_all_outputs(door: DoorProcess, world: EngineWorld, tokens: int) -> None:
-    call = samples(door, tokens=100)
-    call.await_started()
-    await_each(call, tokens)
-    call.hang_up()
-    wait_until(lambda: not world.statistics().sequences.live, "all have ended")
+def test_hanging_up_ends_all_outputs(door: DoorProcess, engines: EngineWorld, tokens: int) -> None:
+    with begun(door, engines, tokens, tokens=LONG) as call:
+        call.hang_up()
+        wait_until(lambda: has_heard_of_cancel(engines), "the manager has heard of it")
+    wait_until(lambda: not engines.statistics().sequences.live, "all have ended")
+    key = requests_pb2.GetRequestRequest(id=call.events[0].started.id)
+    told = door.stub.GetRequest(key, timeout=60).request
+    assert told.reason == generation_pb2.END_REASON_CANCELLED
 
 
 @pytest.mark.parametrize("tokens", [0, 3])
-def test_cancelling_ends_all_outputs(door: DoorProcess, tokens: int) -> None:
-    call = samples(door, tokens=100)
-    request_id = call.await_started().id
-    await_each(call, tokens)
-    assert door.stub.Cancel(requests_pb2.CancelRequest(id=request_id), timeout=10).cancelled
+def test_cancelling_ends_all_outputs(door: DoorProcess, engines: EngineWorld, tokens: int) -> None:
+    with begun(door, engines, tokens, tokens=LONG) as call:
+        key = requests_pb2.CancelRequest(id=call.events[0].started.id)
+        assert door.stub.Cancel(key, timeout=60).cancelled
     ends = finished_of(call.whole())
     assert {end.reason for end in ends.values()} == {generation_pb2.END_REASON_CANCELLED}
     assert len(ends) == MANY
-    assert max(end.usage.output_tokens for end in ends.values()) < 100
+    assert max(end.usage.output_tokens for end in ends.values()) < LONG
 
 
 def test_all_outputs_go_on_where_they_were_when_the_engine_is_killed(
-    model: Path, door: DoorProcess, world: EngineWorld, whole: list[list[int]]
+    model: Path, door: DoorProcess, engines: EngineWorld, whole: list[list[int]]
 ) -> None:
     for tokens in (0, 4):
-        call = samples(door)
-        call.await_started()
-        await_each(call, tokens)
-        world.engines[-1].kill()
-        world.start_engine(model, "--max-running", "16", faulty=True, SLOW="0.01")
+        with begun(door, engines, tokens) as call:
+            engines.engines[-1].kill()
+        start_engine(engines, model)
         assert outputs_of(call.whole(120)) == whole
 
 
 def test_all_outputs_go_on_when_the_manager_is_killed(
-    door: DoorProcess, world: EngineWorld, whole: list[list[int]]
+    door: DoorProcess, engines: EngineWorld, whole: list[list[int]]
 ) -> None:
-    call = samples(door)
-    await_each(call, 3)
-    world.kill_manager()
+    with begun(door, engines) as call:
+        engines.kill_manager()
     assert outputs_of(call.whole(120)) == whole
 
 
 def test_all_outputs_are_found_again_at_another_door(
-    door: DoorProcess, world: EngineWorld, whole: list[list[int]]
+    door: DoorProcess, engines: EngineWorld, whole: list[list[int]]
 ) -> None:
-    with DoorProcess(world.runtime_dir, "second", start_seconds=60) as second:
-        call = samples(second.await_serving())
-        await_each(call, 3)
-        request_id = call.events[0].started.id
-        second.kill()
-    assert outputs_of(door.attach(id=request_id).whole(120)) == whole
+    with DoorProcess(engines.runtime_dir, "second") as second:
+        second.await_serving()
+        with begun(second, engines) as call:
+            request_id = call.events[0].started.id
+            second.kill()
+            attached = door.attach(id=request_id)
+            attached.await_started()
+    assert outputs_of(attached.whole(120)) == whole
 
 
 def test_a_number_of_outputs_that_cannot_be_is_refused_by_name(door: DoorProcess) -> None:
-    for n, limit in ((0, 64), (65, 64), (17, 16)):
+    for n, limit in ((0, 64), (65, 64), (17, MAX_RUNNING)):
         error = samples(door, n).failure()
         (violation,) = details(error)["BadRequest"].field_violations
         assert violation.field == "sampling.n"

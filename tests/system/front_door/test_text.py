@@ -41,8 +41,8 @@ def test_a_stream_is_started_deltas_finished_and_usage_counts_the_ids_sent(scene
 def test_a_stop_string_across_tokens_ends_the_text_right_before_it(
     scene: Scene, pieces: list[str], stop: str, text: str, tokens: int
 ) -> None:
-    # It would go on for ever.
-    scene.engine.answer = lambda _: Answer(ids(*pieces) + words(200))
+    # It never ends by itself.
+    scene.engine.answer = lambda _: Answer(ids(*pieces) + words(200), None)
     call = scene.door.generate(5, stopping={"stop": ["never", stop]}).whole()
     assert call.text == text
     assert (call.finished.reason, call.finished.stop) == (STOP, stop)
