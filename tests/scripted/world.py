@@ -244,12 +244,12 @@ class World:
 
 
 @contextmanager
-def running(keeper: bool = True, **settings: Any) -> Iterator[World]:
-    """A world with a keeper and a manager that serves."""
+def running(keeper: bool = True, hash_seed: int | None = None, **settings: Any) -> Iterator[World]:
+    """A world with a manager that serves, and its keeper unless there is to be none."""
     world = World(**settings)
     try:
         if keeper:
-            world.start_keeper()
+            world.start_keeper(hash_seed=hash_seed)
         else:
             world.start_manager()
         world.await_manager()

@@ -4,6 +4,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import threading
 import uuid
 from pathlib import Path
 
@@ -60,6 +61,11 @@ def logged(world: World, text: str) -> int:
     return sum(path.read_text().count(text) for path in world.directory.glob("*.log"))
 
 
+def await_deposits(world: World) -> None:
+    """Wait until a keeper that knew nothing has been given everything, for the first time."""
+    wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
+
+
 def test_with_keeper_and_manager_gone_executors_give_back_what_they_hold() -> None:
     with running() as world:
         pair = Pair(world, 60)
@@ -71,6 +77,7 @@ def test_with_keeper_and_manager_gone_executors_give_back_what_they_hold() -> No
         second = world.await_manager(other_than=first)
         pair.await_turns()
         assert logged(world, "waiting for executors to give back") == 1
+        await_deposits(world)
         pair.go_on()
         world.kill_manager()
         world.await_manager(other_than=second)
@@ -86,7 +93,7 @@ def test_a_new_keeper_is_given_everything_by_the_manager_that_lives() -> None:
         world.keeper.kill()
         world.keeper.wait(60)
         world.start_keeper()
-        wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
+        await_deposits(world)
         assert world.manager_pid() == manager
         pair.await_turns()
         pair.go_on()
@@ -185,11 +192,8 @@ def test_a_second_request_to_stop_does_not_wait_for_anybody() -> None:
 
 def test_prefixes_are_hit_over_lives_with_other_seeds_of_pythons_hash() -> None:
     prompt = list(range(100, 140))
-    with running(keeper=False) as world:
-        world.managers[-1].kill()
-        world.managers[-1].wait(60)
-        world.start_keeper(hash_seed=1)
-        first = world.await_manager(other_than=world.managers[-1].pid)
+    with running(hash_seed=1) as world:
+        first = world.manager_pid()
         with HandDriven(world.runtime_dir, "a") as executor:
             handle = executor.admit(prompt).handle
             executor.say(launched_step=1, completed_step=1)
@@ -197,7 +201,7 @@ def test_prefixes_are_hit_over_lives_with_other_seeds_of_pythons_hash() -> None:
             world.keeper.kill()
             world.keeper.wait(60)
             world.start_keeper(hash_seed=2)
-            wait_until(lambda: logged(world, "everything deposited again") == 1, "everything is deposited again")
+            await_deposits(world)
             world.kill_manager()
             world.await_manager(other_than=first)
             assert executor.admit(prompt).cached == len(prompt) - 4
@@ -225,6 +229,7 @@ def test_operators_see_the_role_of_each_process_over_lives_of_manager_and_keeper
         third = world.await_manager(other_than=second)
         assert logged(world, "waiting for executors to give back") == 1
         assert seen() == wanted, "the executor introduced them again"
+        await_deposits(world)
         world.kill_manager()
         world.await_manager(other_than=third)
         assert seen() == wanted, "they were deposited with the new keeper"
@@ -258,8 +263,6 @@ class Held:
     """Requests of a stream: one, and then none for as long as the stream lives."""
 
     def __init__(self, request: session_pb2.SessionRequest) -> None:
-        import threading
-
         self._request: session_pb2.SessionRequest | None = request
         self._taken = threading.Event()
         self._never = threading.Event()
