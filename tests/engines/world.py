@@ -71,7 +71,7 @@ class EngineProcess:
         self.process.kill()
         self.process.wait(60)
 
-    def stop(self, seconds: float = 60.0) -> int:
+    def stop(self, seconds: float = 120.0) -> int:
         """SIGTERM, and wait for the end. Returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
@@ -109,7 +109,9 @@ class EngineWorld(World):
         return engine
 
     @contextmanager
-    def held(self, *, token: int | None = None, position: int | None = None, steps: int | None = None) -> Iterator[Hold]:
+    def held(
+        self, *, token: int | None = None, position: int | None = None, steps: int | None = None
+    ) -> Iterator[Hold]:
         """Let steps of faulty engines stand still meanwhile: those with a token of this id, or with this position or one
         behind it, or all behind the first so many of an engine.
         """
@@ -125,7 +127,7 @@ class EngineWorld(World):
         self.doors.append(Door(self.runtime_dir, engine))
         return self.doors[-1]
 
-    def await_idle(self, seconds: float = 60.0) -> None:
+    def await_idle(self, seconds: float = 120.0) -> None:
         """Wait until no sequence lives and every fence has opened."""
 
         def idle() -> bool:

@@ -14,7 +14,7 @@ import pytest
 from executor.models.generate import generate
 from pagehold.blockmgr.v1 import sequence_pb2
 from pagehold.common.v1 import states_pb2
-from pagehold.engine.v1 import description_pb2, submit_pb2
+from pagehold.engine.v1 import submit_pb2
 from tests.engines.door import Door, start_of
 from tests.engines.world import EngineProcess, EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import random_ids
@@ -36,7 +36,6 @@ def world(model: Path) -> Iterator[EngineWorld]:
             *("--blocks", "41", "--chunk", "16", "--step-tokens", "32", "--max-running", "12"),
             *("--metrics-port", str(world.metrics_port)),
             faulty=True,
-            SLOW="0.005",
         )
         world.door().describe()
         yield world
@@ -48,15 +47,6 @@ def door(world: EngineWorld) -> Iterator[Door]:
     yield door
     world.check_all_free()
     door.close()
-
-
-def is_over(door: Door, key: bytes) -> bool:
-    return key in door.ended or key in door.refused
-
-
-def listed(door: Door) -> list[bytes]:
-    """What the engine works on, and what waits there."""
-    return [one.uuid for one in door.engine.ListWork(description_pb2.ListWorkRequest(), timeout=60).work]
 
 
 def cancel_at_manager(door: Door, key: bytes) -> None:
@@ -71,13 +61,13 @@ def test_one_in_prefill_stops_within_a_chunk_and_the_next_begins(model: Path, wo
     ids, prompt = random_ids(120, 1), random_ids(8, 2)
     stands_at = next(id_ for place, id_ in enumerate(ids) if place >= 40 and id_ not in ids[:place])
     long = start_of(ids, max_tokens=8)
-    with world.held_at(stands_at):
+    with world.held(token=stands_at):
         door.start(long)
         handle = door.await_accepted(long.uuid).handle
         wait_until(lambda: door.computing.get(handle), "a chunk is computed")
         door.say(cancels=[long.uuid])
         short = door.start(start_of(prompt, max_tokens=4))[0]
-        wait_until(lambda: short in listed(door), "the engine has heard of both")
+        door.await_listed(short)
     assert door.await_ended(long.uuid).reason == CANCELLED
     assert door.computing[handle][-1] < 112
     assert door.output(short) == generate(tiny(model), [prompt], 4)[0]
@@ -89,29 +79,29 @@ def test_one_that_decodes_ends_with_what_is_recorded(model: Path, world: EngineW
     known = [*prompt, *whole]
     stands_at = next(id_ for place, id_ in enumerate(whole) if place >= 8 and id_ not in known[: len(prompt) + place])
     start = start_of(prompt, max_tokens=100)
-    with world.held_at(stands_at):
+    with world.held(token=stands_at):
         door.start(start)
         door.await_output(start.uuid, 5)
         cancel_at_manager(door, start.uuid)
-    ended = door.await_ended(start.uuid)
-    assert ended.reason == CANCELLED
+        assert door.await_ended(start.uuid).reason == CANCELLED
     have = door.output(start.uuid)
     assert 5 <= len(have) < 100
     assert have == whole[: len(have)]
 
 
-def test_one_that_waits_for_a_peer_and_the_peer_itself(model: Path, door: Door) -> None:
+def test_one_that_waits_for_a_peer_and_the_peer_itself(model: Path, world: EngineWorld, door: Door) -> None:
     prompt = random_ids(100, 4)
     starts = [start_of(prompt, max_tokens=4) for _ in range(4)]
-    door.start(*starts)
-    for start in starts:
-        door.await_accepted(start.uuid)
-    # The first computes for all; then for the next one.
-    door.say(cancels=[starts[0].uuid, starts[2].uuid])
+    with world.held(position=40):
+        door.start(*starts)
+        for start in starts:
+            door.await_accepted(start.uuid)
+        # The first computes for all; then the next one does.
+        door.say(cancels=[starts[0].uuid, starts[2].uuid])
+        for start in (starts[0], starts[2]):
+            assert door.await_ended(start.uuid).reason == CANCELLED
     for start in (starts[1], starts[3]):
         assert door.output(start.uuid) == generate(tiny(model), [prompt], 4)[0]
-    for start in (starts[0], starts[2]):
-        assert door.await_ended(start.uuid).reason in (CANCELLED, states_pb2.FINISH_REASON_LENGTH)
 
 
 def test_twice_after_the_end_and_unknown_change_nothing_for_neighbours(model: Path, door: Door) -> None:
@@ -122,16 +112,17 @@ def test_twice_after_the_end_and_unknown_change_nothing_for_neighbours(model: Pa
     cancelled = door.start(start_of(random_ids(10, 9), max_tokens=100))[0]
     door.say(cancels=[cancelled, cancelled, gone, uuid.uuid4().bytes])
     door.say(cancels=[cancelled, gone])
-    wait_until(lambda: is_over(door, cancelled), "the cancelled one ends")
+    door.await_over(cancelled)
     assert [door.output(key) for key in keys] == generate(tiny(model), prompts, 40)
 
 
 def test_a_hundred_cancelled_at_once_are_counted_and_nothing_runs_any_more(world: EngineWorld, door: Door) -> None:
     before = figures(world)
-    keys = door.start(*[start_of(random_ids(20, 500 + place), max_tokens=100) for place in range(100)])
-    door.await_output(keys[0], 2)
-    door.say(cancels=keys)
-    wait_until(lambda: all(is_over(door, key) for key in keys), "all have ended")
+    with world.held(position=30):
+        keys = door.start(*[start_of(random_ids(20, 500 + place), max_tokens=100) for place in range(100)])
+        door.await_output(keys[0], 2)
+        door.say(cancels=keys)
+        door.await_over(*keys)
 
     def quiet() -> bool:
         now = figures(world)
@@ -146,7 +137,7 @@ def test_a_hundred_cancelled_at_once_are_counted_and_nothing_runs_any_more(world
 
 def figures(world: EngineWorld) -> dict[str, float]:
     """What the engine counts."""
-    with urlopen(f"http://127.0.0.1:{world.metrics_port}/metrics") as answer:
+    with urlopen(f"http://127.0.0.1:{world.metrics_port}/metrics", timeout=60) as answer:
         lines = re.findall(r"^pagehold_engine_(\S+) (\S+)$", answer.read().decode(), re.MULTILINE)
     return {name: float(value) for name, value in lines}
 
@@ -165,8 +156,9 @@ def test_hundreds_cancelled_at_random_moments_leave_nothing_behind(world: Engine
     for _ in range(4):
         flood(door, chance, 60)
     world.await_idle()
-    assert threads(engine) == before[0]
-    assert open_descriptors(engine.pid) <= before[1] + 1
+    # gRPC ends and starts threads of its own as it likes; what were left of each request would be more.
+    wait_until(lambda: threads(engine) <= before[0] + 4, "no thread is left")
+    wait_until(lambda: open_descriptors(engine.pid) <= before[1] + 1, "no descriptor is left")
     assert resident_kilobytes(engine.pid) < before[2] + 8192
     assert world.violated_invariants() == []
 
@@ -181,7 +173,7 @@ def flood(door: Door, chance: random.Random, count: int) -> None:
         if chance.random() < 0.5:
             ways = ("at once", "accepted", "computed", "at the end")
             cancel(door, start, chance.choice(ways), through_manager=chance.random() < 0.3)
-    wait_until(lambda: all(is_over(door, key) for key in door.submitted), "everything ends", 120)
+    door.await_over(*door.submitted)
 
 
 def cancel(door: Door, start: submit_pb2.Start, when: str, through_manager: bool) -> None:
@@ -192,12 +184,15 @@ def cancel(door: Door, start: submit_pb2.Start, when: str, through_manager: bool
         accepted = door.accepted.get(key)
         return max(door.recorded.get(accepted.handle, 0), accepted.tokens) if accepted else 0
 
+    def is_over() -> bool:
+        return key in door.ended or key in door.refused
+
     if when == "accepted":
-        wait_until(lambda: key in door.accepted or is_over(door, key), "it is accepted", 60)
+        wait_until(lambda: key in door.accepted or is_over(), "it is accepted", 60)
     if when == "computed":
-        wait_until(lambda: recorded() > prompt or is_over(door, key), "it decodes", 60)
+        wait_until(lambda: recorded() > prompt or is_over(), "it decodes", 60)
     if when == "at the end":
-        wait_until(lambda: recorded() >= last - 1 or is_over(door, key), "it is about to end", 60)
+        wait_until(lambda: recorded() >= last - 1 or is_over(), "it is about to end", 60)
     if through_manager:
         cancel_at_manager(door, key)
         if key not in door.accepted:

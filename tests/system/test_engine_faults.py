@@ -7,10 +7,12 @@ import pytest
 
 from executor.models.generate import PagedSequence, SequenceRunner
 from pagehold.common.v1 import states_pb2
+from pagehold.engine.v1 import submit_pb2
 from tests.engines.door import Door, start_of
 from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import random_ids
 
+OUTPUT = 30
 NAN_AT, RAISE_AT, RAISE_ONCE = 0, 1, 2
 """Ids that no prompt here has by chance: those are 3 and above."""
 
@@ -31,7 +33,6 @@ def world(model: Path) -> Iterator[EngineWorld]:
             NAN_AT=str(NAN_AT),
             RAISE_AT=str(RAISE_AT),
             RAISE_ONCE=str(RAISE_ONCE),
-            SLOW="0.002",
         )
         world.door().describe()
         yield world
@@ -57,25 +58,34 @@ def answer(model: Path, prompt: list[int], count: int) -> list[int]:
     return output
 
 
-def neighbours(door: Door, seed: int) -> dict[bytes, list[int]]:
-    """Requests that have begun to decode: prompts by key."""
-    prompts = [random_ids(10 + 7 * place, seed + place) for place in range(6)]
-    keys = door.start(*[start_of(prompt, max_tokens=60, min_tokens=60) for prompt in prompts])
-    for key in keys:
-        door.await_output(key, 3)
+LENGTHS = range(10, 46, 7)
+"""Of neighbours' prompts."""
+
+
+def beside(world: EngineWorld, door: Door, seed: int, start: submit_pb2.Start) -> dict[bytes, list[int]]:
+    """Start something once its neighbours decode, and before they have come far: their prompts by key."""
+    prompts = [random_ids(length, seed + length) for length in LENGTHS]
+    with world.held(position=LENGTHS[-1] + 3):
+        keys = door.start(*[start_of(prompt, max_tokens=OUTPUT, min_tokens=OUTPUT) for prompt in prompts])
+        for key in keys:
+            door.await_output(key, 3)
+        door.start(start)
+        door.await_accepted(start.uuid)
     return dict(zip(keys, prompts, strict=True))
 
 
 def check_neighbours(model: Path, door: Door, prompts: dict[bytes, list[int]]) -> None:
     for key, prompt in prompts.items():
-        assert door.output(key) == answer(model, prompt, 60)
+        assert door.output(key) == answer(model, prompt, OUTPUT)
 
 
-@pytest.mark.parametrize("length", [1, 20, 32, 40])
-def test_a_row_without_a_number_ends_its_sequence_and_nobody_elses(model: Path, door: Door, length: int) -> None:
-    prompts = neighbours(door, 5000 + length)
-    key = door.start(start_of([*random_ids(length - 1, 5100), NAN_AT], max_tokens=5))[0]
-    ended = door.await_ended(key)
+@pytest.mark.parametrize("length", [1, 32, 40])
+def test_a_row_without_a_number_ends_its_sequence_and_nobody_elses(
+    model: Path, world: EngineWorld, door: Door, length: int
+) -> None:
+    start = start_of([*random_ids(length - 1, 5100), NAN_AT], max_tokens=5)
+    prompts = beside(world, door, 5000 + length, start)
+    ended = door.await_ended(start.uuid)
     assert ended.reason == states_pb2.FINISH_REASON_INTERNAL
     assert ended.tokens == length
     assert len(ended.error_id) == 32
@@ -83,18 +93,20 @@ def test_a_row_without_a_number_ends_its_sequence_and_nobody_elses(model: Path, 
 
 
 @pytest.mark.parametrize("length", [1, 20, 40])
-def test_who_makes_steps_fail_again_and_again_ends_and_nobody_else(model: Path, door: Door, length: int) -> None:
-    prompts = neighbours(door, 5200 + length)
-    key = door.start(start_of([*random_ids(length - 1, 5300), RAISE_AT], max_tokens=5))[0]
-    ended = door.await_ended(key)
+def test_who_makes_steps_fail_again_and_again_ends_and_nobody_else(
+    model: Path, world: EngineWorld, door: Door, length: int
+) -> None:
+    start = start_of([*random_ids(length - 1, 5300), RAISE_AT], max_tokens=5)
+    prompts = beside(world, door, 5200 + length, start)
+    ended = door.await_ended(start.uuid)
     assert ended.reason == states_pb2.FINISH_REASON_INTERNAL
     assert ended.error_id
     check_neighbours(model, door, prompts)
 
 
-def test_a_step_that_fails_once_costs_nobody_a_token(model: Path, door: Door) -> None:
-    prompts = neighbours(door, 5400)
+def test_a_step_that_fails_once_costs_nobody_a_token(model: Path, world: EngineWorld, door: Door) -> None:
     prompt = [*random_ids(30, 5500), RAISE_ONCE, *random_ids(30, 5501)]
-    key = door.start(start_of(prompt, max_tokens=20, min_tokens=20))[0]
-    assert door.output(key) == answer(model, prompt, 20)
+    start = start_of(prompt, max_tokens=20, min_tokens=20)
+    prompts = beside(world, door, 5400, start)
+    assert door.output(start.uuid) == answer(model, prompt, 20)
     check_neighbours(model, door, prompts)

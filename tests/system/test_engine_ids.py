@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from executor.models.generate import Sampling, generate
@@ -12,6 +13,7 @@ from pagehold.engine.v1 import request_pb2, submit_pb2
 from tests.engines.door import Door, start_of
 from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import VOCABULARY, random_ids
+from tests.scripted.processes import wait_until
 
 BLOCK = 16
 
@@ -24,7 +26,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def world(model: Path) -> Iterator[EngineWorld]:
     with engine_world() as world:
-        world.start_engine(model, "--chunk", "32", "--step-tokens", "96", "--max-waiting", "64")
+        world.start_engine(model, "--chunk", "32", "--step-tokens", "96", "--max-waiting", "64", faulty=True)
         world.door().describe()
         yield world
         world.check_all_free()
@@ -154,14 +156,16 @@ def test_min_tokens_holds_back_end_ids_and_the_models_own(model: Path, door: Doo
     assert output[-1] in ends or len(output) == 20
 
 
-def test_progress_of_a_long_prompt_is_told(door: Door) -> None:
-    key = door.start(start_of(ids(100, 430), max_tokens=2))[0]
+def test_progress_of_a_long_prompt_is_told(world: EngineWorld, door: Door) -> None:
+    with world.held(position=64):
+        key = door.start(start_of(ids(100, 430), max_tokens=2))[0]
+        handle = door.await_accepted(key).handle
+        wait_until(lambda: door.computing.get(handle, [0])[-1] == 64, "two chunks are told of")
     door.output(key)
-    told = door.computing[door.accepted[key].handle]
+    told = door.computing[handle]
     # Two steps may have been done when the engine looked.
     assert told == sorted(set(told))
     assert set(told) <= {32, 64, 96}
-    assert told
 
 
 @pytest.mark.parametrize(
@@ -191,12 +195,14 @@ def test_what_can_never_be_is_refused_with_its_field_and_neighbours_go_on(
 def test_the_same_request_again_is_followed_and_not_computed_again(model: Path, world: EngineWorld, door: Door) -> None:
     prompt = ids(12, 450)
     start = start_of(prompt, max_tokens=80)
-    door.start(start)
-    door.await_accepted(start.uuid)
-    other = world.door()
-    other.start(start)
-    follower = world.door()
-    follower.say(follows=[start.uuid, bytes(range(16))])
+    other, follower = world.door(), world.door()
+    with world.held(position=20):
+        door.start(start)
+        door.await_accepted(start.uuid)
+        other.start(start)
+        follower.say(follows=[start.uuid, bytes(range(16))])
+        for one in (other, follower):
+            one.await_accepted(start.uuid)
     assert door.output(start.uuid) == answer(model, prompt, 80)
     for one in (other, follower):
         assert one.await_ended(start.uuid).tokens == 92
@@ -210,9 +216,5 @@ def test_the_same_request_again_is_followed_and_not_computed_again(model: Path, 
 def test_ids_wrong_in_form_end_the_stream_and_say_which(world: EngineWorld) -> None:
     door = world.door()
     door.say(cancels=[b"short"])
-    import grpc
-
-    from tests.scripted.processes import wait_until
-
     wait_until(lambda: door.errors, "the stream ends")
     assert door.errors[0] == grpc.StatusCode.INVALID_ARGUMENT

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ USABLE = 11
 """Blocks of the pool, of which a sequence of 128 tokens needs 8."""
 
 LONG: dict[str, Any] = {"max_tokens": 88}
-"""With a prompt of 40 tokens: it takes long, and beside it there is no room for a prompt of 120."""
+"""With a prompt of 40 tokens: beside it there is no room for a prompt of 120."""
+
+BEGUN = 40 + 5
+"""Where it stands still for as long as a test wants it to have blocks."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,6 @@ def world(model: Path) -> Iterator[EngineWorld]:
             *("--blocks", str(USABLE + 1), "--chunk", "16", "--step-tokens", "32", "--max-running", "16"),
             *("--max-waiting", "40"),
             faulty=True,
-            SLOW="0.003",
         )
         world.door().describe()
         yield world
@@ -65,13 +68,15 @@ def test_a_sequence_fills_all_but_the_whole_pool_alone(model: Path, door: Door) 
     assert door.output(key) == generate(tiny(model), [prompt], 68)[0]
 
 
-def test_one_that_needs_much_is_passed_only_so_often(model: Path, door: Door) -> None:
+def test_one_that_needs_much_is_passed_only_so_often(world: EngineWorld, door: Door) -> None:
     running = start_of(random_ids(80, 8200), max_tokens=40)
     big = start_of(random_ids(120, 8201), max_tokens=8)
     small = [start_of(random_ids(4, 8300 + place), max_tokens=8) for place in range(24)]
-    door.start(running)
-    door.await_accepted(running.uuid)
-    door.start(big, *small)
+    with world.held(position=90):
+        door.start(running)
+        door.await_accepted(running.uuid)
+        door.start(big, *small)
+        door.await_accepted(small[0].uuid)
     door.await_accepted(big.uuid)
     passed = list(door.accepted).index(big.uuid) - 1
     assert 1 <= passed <= MOST_PASSES
@@ -79,65 +84,71 @@ def test_one_that_needs_much_is_passed_only_so_often(model: Path, door: Door) ->
         door.output(one.uuid)
 
 
-def test_a_greater_priority_is_admitted_earlier(door: Door) -> None:
+def test_a_greater_priority_is_admitted_earlier(world: EngineWorld, door: Door) -> None:
     blocker = start_of(random_ids(40, 8400), **LONG)
-    door.start(blocker)
-    door.await_accepted(blocker.uuid)
     low, high = (
         start_of(random_ids(120, 8401), request=request_pb2.Request(priority=priority), max_tokens=8)
         for priority in (-1, 5)
     )
-    door.start(low, high)
-    door.await_accepted(high.uuid)
-    assert low.uuid not in door.accepted
+    with world.held(position=BEGUN):
+        door.start(blocker)
+        door.await_accepted(blocker.uuid)
+        door.start(low, high)
+        door.await_listed(low.uuid, high.uuid)
     for one in (blocker, low, high):
         door.output(one.uuid)
+    assert list(door.accepted) == [blocker.uuid, high.uuid, low.uuid]
 
 
-def test_a_full_queue_refuses_with_its_limit(door: Door) -> None:
+def test_a_full_queue_refuses_with_its_limit(world: EngineWorld, door: Door) -> None:
     blocker = start_of(random_ids(40, 8500), **LONG)
-    door.start(blocker)
-    door.await_accepted(blocker.uuid)
     starts = [start_of(random_ids(120, 8501 + place), max_tokens=8) for place in range(44)]
-    door.start(*starts)
-    refused = door.await_refused(starts[-1].uuid)
-    assert (refused.by, refused.available) == (submit_pb2.REFUSED_BY_QUEUE, 40)
-    listed = door.engine.ListWork(description_pb2.ListWorkRequest(limit=5), timeout=60)
-    assert listed.total >= 41
-    assert listed.work[0].uuid == blocker.uuid
-    door.say(cancels=[start.uuid for start in [blocker, *starts]])
-    for start in starts[:40]:
-        assert door.await_refused(start.uuid).by == submit_pb2.REFUSED_BY_CANCEL
-    assert door.await_ended(blocker.uuid).reason == states_pb2.FINISH_REASON_CANCELLED
+    with world.held(position=BEGUN):
+        door.start(blocker)
+        door.await_accepted(blocker.uuid)
+        door.start(*starts)
+        refused = door.await_refused(starts[-1].uuid)
+        assert (refused.by, refused.available) == (submit_pb2.REFUSED_BY_QUEUE, 40)
+        listed = door.engine.ListWork(description_pb2.ListWorkRequest(limit=5), timeout=60)
+        assert listed.total == 41
+        assert listed.work[0].uuid == blocker.uuid
+        door.say(cancels=[start.uuid for start in [blocker, *starts]])
+        for start in starts[:40]:
+            assert door.await_refused(start.uuid).by == submit_pb2.REFUSED_BY_CANCEL
+        assert door.await_ended(blocker.uuid).reason == states_pb2.FINISH_REASON_CANCELLED
 
 
-def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(door: Door) -> None:
-    blocker = waiting = start_of([5])
+def is_past(when: float) -> bool:
+    return time.time() > when
 
-    def is_accepted() -> bool:
-        """Start both again until the one in front has been reached within its time."""
-        nonlocal blocker, waiting
-        now = time.time()
-        blocker = start_of(random_ids(40, 8600), deadline=now + 0.25, **LONG)
-        waiting = start_of(random_ids(120, 8601), max_tokens=8, deadline=now + 0.2)
-        door.start(blocker, waiting)
+
+def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(world: EngineWorld, door: Door) -> None:
+    seconds = 0.5
+    while True:
+        deadline = time.time() + seconds
+        blocker = start_of(random_ids(40, 8600), deadline=deadline, **LONG)
+        waiting = start_of(random_ids(120, 8601), max_tokens=8, deadline=deadline)
+        with world.held(position=BEGUN):
+            door.start(blocker, waiting)
+            wait_until(partial(is_past, deadline), "their time is over")
         assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DEADLINE
-        wait_until(lambda: {blocker.uuid} & {*door.accepted, *door.refused}, "it is accepted or refused")
-        return blocker.uuid in door.accepted
+        door.await_over(blocker.uuid)
+        if blocker.uuid in door.ended:
+            break
+        # It was not reached in time.
+        seconds *= 2
+        assert seconds < 60
+    assert door.ended[blocker.uuid].reason == states_pb2.FINISH_REASON_DEADLINE
+    assert door.ended[blocker.uuid].tokens < 40 + 88
 
-    wait_until(is_accepted, "it is reached in time")
-    ended = door.await_ended(blocker.uuid)
-    # All its tokens take 88 steps, each of them slowed by more than the 88th part of its time.
-    assert ended.reason == states_pb2.FINISH_REASON_DEADLINE
-    assert ended.tokens < 40 + 88
 
-
-def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(door: Door) -> None:
+def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(world: EngineWorld, door: Door) -> None:
     start = start_of(random_ids(20, 8700), max_tokens=100)
-    door.start(start)
-    door.await_output(start.uuid, 10)
-    handle = door.accepted[start.uuid].handle
-    door.manager.SetFinalLength(sequence_pb2.SetFinalLengthRequest(handle=handle, length=27), timeout=60)
+    with world.held(position=32):
+        door.start(start)
+        door.await_output(start.uuid, 10)
+        handle = door.accepted[start.uuid].handle
+        door.manager.SetFinalLength(sequence_pb2.SetFinalLengthRequest(handle=handle, length=27), timeout=60)
     ended = door.await_ended(start.uuid)
     assert (ended.reason, ended.tokens) == (states_pb2.FINISH_REASON_STOP, 27)
     assert len(door.output(start.uuid)) == 7
@@ -145,12 +156,14 @@ def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(door: Door) 
 
 def test_draining_refuses_what_waits_and_lets_the_rest_end(world: EngineWorld, door: Door) -> None:
     blocker, waiting = start_of(random_ids(40, 8800), **LONG), start_of(random_ids(120, 8801), max_tokens=8)
-    door.start(blocker)
-    door.await_output(blocker.uuid, 3)
-    door.start(waiting)
-    world.admin.Drain(pool_pb2.DrainRequest(), timeout=60)
-    assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DRAINING
-    world.admin.Undrain(pool_pb2.UndrainRequest(), timeout=60)
+    with world.held(position=BEGUN):
+        door.start(blocker)
+        door.await_output(blocker.uuid, 3)
+        door.start(waiting)
+        door.await_listed(waiting.uuid)
+        world.admin.Drain(pool_pb2.DrainRequest(), timeout=60)
+        assert door.await_refused(waiting.uuid).by == submit_pb2.REFUSED_BY_DRAINING
+        world.admin.Undrain(pool_pb2.UndrainRequest(), timeout=60)
     assert len(door.output(blocker.uuid)) == 88
     wait_until(lambda: not door.loads[-1].draining, "the engine takes on more")
     again = door.start(start_of([5, 6]))[0]
@@ -163,11 +176,13 @@ def test_eight_small_ones_may_pass_one_that_needs_more_than_is_free(tmp_path: Pa
     small = [start_of(random_ids(4, 8910 + place), max_tokens=8) for place in range(8)]
     with engine_world() as world:
         # Four of the fourteen are the first one's, and twelve are needed.
-        world.start_engine(model, "--blocks", "15", "--chunk", "64", faulty=True, SLOW="0.02")
+        world.start_engine(model, "--blocks", "15", "--chunk", "64", faulty=True)
         door = world.door()
-        door.start(running)
-        door.await_accepted(running.uuid)
-        door.start(big, *small)
+        with world.held(position=50):
+            door.start(running)
+            door.await_accepted(running.uuid)
+            door.start(big, *small)
+            door.await_accepted(small[0].uuid)
         ended = [door.await_ended(one.uuid) for one in (running, big, *small)]
         assert {one.reason for one in ended} == {states_pb2.FINISH_REASON_LENGTH}
         passed = list(door.accepted).index(big.uuid) - 1
