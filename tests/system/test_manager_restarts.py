@@ -6,19 +6,28 @@ import signal
 import subprocess
 import threading
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from executor.manager.channel import connect, reason_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2, session_pb2
 from tests.scripted import workload
-from tests.scripted.hand import HandDriven
+from tests.scripted.hand import HandDriven, spec
 from tests.scripted.processes import ROOT, await_all_done, paced, wait_until
 from tests.scripted.world import PAGEHOLD, World, environment, running
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[World]:
+    """A world with a keeper that lives, for tests with a pool each; a manager serves when one begins and when it ends."""
+    with running(stop_grace=60, finished_seconds=0) as world:
+        yield world
 
 
 class Pair:
@@ -103,18 +112,17 @@ def test_a_new_keeper_is_given_everything_by_the_manager_that_lives() -> None:
         pair.finish()
 
 
-def test_a_second_manager_is_refused_and_says_who_serves() -> None:
-    with running() as world:
-        second = subprocess.run(
-            world.manager_command(), cwd=ROOT, env=environment(world.settings), capture_output=True, text=True
-        )
-        assert second.returncode == 1
-        assert f"a manager (process {world.manager_pid()}) already serves in {world.runtime_dir}" in second.stderr
-        assert world.is_serving()
+def test_a_second_manager_is_refused_and_says_who_serves(kept: World) -> None:
+    second = subprocess.run(
+        kept.manager_command(), cwd=ROOT, env=environment(kept.settings), capture_output=True, text=True
+    )
+    assert second.returncode == 1
+    assert f"a manager (process {kept.manager_pid()}) already serves in {kept.runtime_dir}" in second.stderr
+    assert kept.is_serving()
 
 
-def test_a_second_manager_on_another_socket_of_the_same_pool_is_refused(tmp_path: Path) -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a") as executor:
+def test_a_second_manager_on_another_socket_of_the_same_pool_is_refused(kept: World, tmp_path: Path) -> None:
+    with HandDriven(kept.runtime_dir, "a", spec(name="twice")) as executor:
         descriptors = executor.registration.mapping.descriptors
         names = sorted(descriptors)
         program = (
@@ -130,7 +138,7 @@ def test_a_second_manager_on_another_socket_of_the_same_pool_is_refused(tmp_path
         second = subprocess.run(
             [PAGEHOLD[0], "-c", program, ",".join(map(str, copies)), *other],
             cwd=ROOT,
-            env=environment(world.settings) | {"LISTEN_FDS": str(len(names)), "LISTEN_FDNAMES": ":".join(names)},
+            env=environment(kept.settings) | {"LISTEN_FDS": str(len(names)), "LISTEN_FDNAMES": ":".join(names)},
             pass_fds=copies,
             capture_output=True,
             text=True,
@@ -140,7 +148,7 @@ def test_a_second_manager_on_another_socket_of_the_same_pool_is_refused(tmp_path
         assert second.returncode == 1, second.stderr
         assert "another manager" in second.stderr or "in use" in second.stderr, second.stderr
         assert executor.admit(10).handle
-        world.check_memory()
+        kept.check_memory("twice")
 
 
 def test_asked_to_stop_it_says_not_serving_and_ends_streams_and_its_successor_goes_on() -> None:
@@ -158,10 +166,10 @@ def test_asked_to_stop_it_says_not_serving_and_ends_streams_and_its_successor_go
         pair.finish()
 
 
-def test_a_session_that_is_open_when_the_manager_stops_ends_unavailable_and_at_once() -> None:
-    with running(stop_grace=60) as world, HandDriven(world.runtime_dir, "a") as executor:
-        manager = world.manager_pid()
-        with connect(str(world.runtime_dir / "blockmgr.sock")) as channel:
+def test_a_session_that_is_open_when_the_manager_stops_ends_unavailable_and_at_once(kept: World) -> None:
+    with HandDriven(kept.runtime_dir, "a", spec(name="session")) as executor:
+        manager = kept.manager_pid()
+        with connect(str(kept.runtime_dir / "blockmgr.sock")) as channel:
             stub = block_manager_service_pb2_grpc.BlockManagerServiceStub(channel)
             life = session_pb2.SessionRequest(heartbeat=session_pb2.Heartbeat(epoch=executor.epoch))
             held = Held(life)
@@ -170,10 +178,10 @@ def test_a_session_that_is_open_when_the_manager_stops_ends_unavailable_and_at_o
             session = stub.Session(held)
             held.await_taken()
             os.kill(manager, signal.SIGTERM)
-            error = session.exception(timeout=60)
-            assert error is not None
+            error = session.exception(timeout=50)
+            assert error is not None, "it did not wait for the end of the grace"
             assert error.code() == grpc.StatusCode.UNAVAILABLE
-        world.await_manager(other_than=manager)
+        kept.await_manager(other_than=manager)
         assert executor.registration.adopt() == []
 
 
@@ -235,23 +243,24 @@ def test_operators_see_the_role_of_each_process_over_lives_of_manager_and_keeper
         assert seen() == wanted, "they were deposited with the new keeper"
 
 
-def test_the_lease_that_an_executor_asked_for_is_its_own_after_a_restart_too() -> None:
-    with running() as world, HandDriven(world.runtime_dir, "a", lease_seconds=600):
-        world.await_manager(other_than=world.kill_manager())
-        (one,) = world.registrations()
-        assert one.lease_seconds_left > world.settings["lease_seconds"]
+def test_the_lease_that_an_executor_asked_for_is_its_own_after_a_restart_too(kept: World) -> None:
+    with HandDriven(kept.runtime_dir, "a", spec(name="lease"), lease_seconds=600):
+        kept.await_manager(other_than=kept.kill_manager())
+        (one,) = kept.registrations("lease")
+        assert one.lease_seconds_left > kept.settings["lease_seconds"]
 
 
-def test_how_long_finished_requests_are_kept_is_as_set_after_a_restart_too() -> None:
+def test_how_long_finished_requests_are_kept_is_as_set_after_a_restart_too(kept: World) -> None:
     key = uuid.uuid4().bytes
-    with running(finished_seconds=0) as world, HandDriven(world.runtime_dir, "a") as executor:
+    question = sequence_pb2.LookupSequenceRequest(pool="finished", uuid=key)
+    with HandDriven(kept.runtime_dir, "a", spec(name="finished")) as executor:
         handle = executor.admit(10, uuid=key).handle
-        world.await_manager(other_than=world.kill_manager())
+        kept.await_manager(other_than=kept.kill_manager())
         executor.finish(handle)
 
         def forgotten() -> bool:
             try:
-                executor.registration.stub.LookupSequence(sequence_pb2.LookupSequenceRequest(uuid=key))
+                executor.registration.stub.LookupSequence(question)
             except grpc.RpcError as error:
                 return reason_of(error) == "ERROR_REASON_NOT_FOUND"
             return False
@@ -273,7 +282,7 @@ class Held:
     def __next__(self) -> session_pb2.SessionRequest:
         if self._request is None:
             self._taken.set()
-            self._never.wait(60)
+            self._never.wait(120)
             raise StopIteration
         request, self._request = self._request, None
         return request
