@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.scripted.processes import kill_all_of
 from tests.scripted.processes import wait_until as wait_until
 
 TOY = Path(__file__).with_name("toy_child.py")
@@ -32,6 +33,7 @@ class KeeperProgram:
         self.directory = directory / "run"
         self.journal = directory / "journal"
         self.log = directory / "log"
+        self._own_files = ("/proc/", f"{self.directory}/")
         settings.setdefault("restart_delay", {"immediate": 1000})
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
@@ -47,11 +49,13 @@ class KeeperProgram:
         """What each incarnation of the child reported."""
         if not self.journal.exists():
             return []
-        return [json.loads(line) for line in self.journal.read_text().splitlines() if line.endswith("}")]
+        return [json.loads(line) for line in self.journal.read_text().rpartition("\n")[0].splitlines()]
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """Lines of the log about this event."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        # What is behind the last end of a line is being written.
+        whole = self.log.read_text().rpartition("\n")[0]
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == event]
 
     def await_events(self, event: str, count: int = 1) -> list[dict[str, Any]]:
@@ -60,13 +64,13 @@ class KeeperProgram:
         return self.events(event)
 
     def descriptors(self) -> Counter[str]:
-        """Return how many descriptors of each kind the keeper has open."""
+        """Return how many descriptors of each kind the keeper has open, without the files that it reads or writes just now."""
         found: Counter[str] = Counter()
         for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
             # By now it may be closed.
             with suppress(FileNotFoundError):
                 found[re.sub(r":\[\d+\]", "", os.readlink(path))] += 1
-        return found
+        return Counter({kind: count for kind, count in found.items() if not kind.startswith(self._own_files)})
 
     def end(self) -> None:
         """Stop keeper and child at once."""
@@ -78,3 +82,4 @@ class KeeperProgram:
             self.process.wait(60)
         finally:
             self.process.kill()
+            kill_all_of(self.journal, str(TOY))

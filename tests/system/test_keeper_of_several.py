@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,19 @@ from blockmgr.configuration import WRONG_SETTINGS
 from blockmgr.keeper import ChildSettings, RestartDelay, write_plan
 from blockmgr.keeper.table import read_children
 from blockmgr.processes import Process
+from tests.scripted.processes import kill_all_of
 from tests.system.keeper_program import TOY, wait_until
 
 NAMES = ("manager", "engine", "door", "door-2")
 STAGES = {"manager": 0, "engine": 1, "door": 2, "door-2": 2}
+
+
+KEEPER = """
+import runpy, sys
+from blockmgr.keeper import keeper
+keeper._ORPHANS_GRACE = float(sys.argv.pop(1))
+runpy.run_module("blockmgr.keeper", run_name="__main__", alter_sys=True)
+"""
 
 
 class Family:
@@ -48,9 +56,9 @@ class Family:
             ],
         )
 
-    def start(self, owner: int | None = None) -> subprocess.Popen[bytes]:
-        """Start a keeper, of which a pidfd may be the owner's."""
-        command = [*(sys.executable, "-m", "blockmgr.keeper"), "--runtime-dir", str(self.directory)]
+    def start(self, owner: int | None = None, orphans_grace: float = 3.0) -> subprocess.Popen[bytes]:
+        """Start a keeper, of which a pidfd may be the owner's. Children have so many seconds for their ends after its."""
+        command = [*(sys.executable, "-c", KEEPER, str(orphans_grace)), "--runtime-dir", str(self.directory)]
         command += ["--plan", str(self._plan)]
         command += [] if owner is None else ["--owner-pidfd", str(owner)]
         with self.log.open("a") as log:
@@ -75,7 +83,9 @@ class Family:
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """Lines of the log about an event."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        # What is behind the last end of a line is being written.
+        whole = self.log.read_text().rpartition("\n")[0]
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == event]
 
     def end(self) -> None:
@@ -83,11 +93,7 @@ class Family:
         for keeper in self.keepers:
             keeper.kill()
             keeper.wait(60)
-        for line in self.events("started"):
-            # By now another process may have the id.
-            with suppress(OSError):
-                if os.fsencode(self._plan.parent) in Path(f"/proc/{line['pid']}/cmdline").read_bytes():
-                    os.kill(line["pid"], signal.SIGKILL)
+        kill_all_of(self._plan.parent, str(TOY))
 
     def _all_are_ready(self) -> bool:
         children = self.children()
@@ -156,7 +162,8 @@ def test_all_end_soon_after_their_owners_death_however_long_they_might_take_othe
 ) -> None:
     family.plan(**dict.fromkeys(("manager", "engine", "door"), task))
     pidfd = os.pidfd_open(owner.pid)
-    keeper = family.start(pidfd)
+    # Who is willing has all the time that it may need.
+    keeper = family.start(pidfd, 600.0 if task == "serve" else 3.0)
     os.close(pidfd)
     held = hold(family.pids())
     owner.kill()
@@ -202,9 +209,11 @@ def test_the_next_keeper_finds_all_children_and_starts_those_that_died_meanwhile
     family.plan()
     first = family.start()
     pids = family.pids()
-    first.kill()
-    first.wait()
-    os.kill(pids["door"], signal.SIGKILL)
+    with Process.open(pids["door"], "door") as door:
+        first.kill()
+        first.wait()
+        door.kill()
+        assert door.wait(60), "it is dead ahead of the next keeper"
     family.start()
     again = family.pids()
     assert {name for name in NAMES if again[name] != pids[name]} == {"door"}

@@ -32,8 +32,8 @@ def count_life(notifier: Notifier, inherited: dict[str, list[int]]) -> tuple[int
     return life, counter
 
 
-def serve(notifier: Notifier, descriptors: dict[str, list[int]], ended: list[int]) -> None:
-    """Give signs of life until told to stop; store everything again with a new keeper."""
+def serve(notifier: Notifier, descriptors: dict[str, list[int]], ended: list[int], asked: list[int]) -> None:
+    """Give signs of life until told to stop, and a word when asked; store everything again with a new keeper."""
     # A sleep outlasts the signal that asks for the end: it is a short one, however rarely signs of life are wanted.
     interval = min((watchdog_interval() or 1.0) / 4, 0.2)
     while not ended:
@@ -41,6 +41,9 @@ def serve(notifier: Notifier, descriptors: dict[str, list[int]], ended: list[int
             for name, fds in descriptors.items():
                 notifier.store_descriptor(name, fds)
         notifier.watchdog()
+        while asked:
+            asked.pop()
+            report(notifier, "asked")
         time.sleep(interval)
     notifier.stopping()
 
@@ -73,12 +76,16 @@ def main() -> None:
     if task == "deaf":
         signal.signal(signal.SIGABRT, signal.SIG_IGN)
     ended: list[int] = []
+    asked: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, _: asked.append(number))
     signal.signal(signal.SIGTERM, lambda number, _: None if task == "patient" else ended.append(number))
     assert notifier.ready()
     descriptors = {"counter": [counter]}
     if task == "die":
         if life <= LIVES:
             os.kill(os.getpid(), signal.SIGKILL)
+    elif task == "stop itself":
+        os.kill(os.getpid(), signal.SIGSTOP)
     elif task in ("hang", "deaf"):
         signal.pause()
     elif task == "end":
@@ -127,7 +134,7 @@ def main() -> None:
         notifier.store_descriptor("dead process", [pidfd])
         notifier.barrier(60)
         os.close(writing)
-    serve(notifier, descriptors, ended)
+    serve(notifier, descriptors, ended, asked)
 
 
 def report(notifier: Notifier, text: str) -> None:
