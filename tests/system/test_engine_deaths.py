@@ -22,8 +22,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-def prompts_of(seed: int, count: int = 8) -> list[list[int]]:
-    return [random_ids(8 + 7 * place, seed + place) for place in range(count)]
+LONGEST = 57
+"""Tokens of the longest prompt. What is computed last of all has come so far when it stands still."""
+
+
+def prompts_of(seed: int) -> list[list[int]]:
+    return [random_ids(length, seed + length) for length in range(8, LONGEST + 1, 7)]
 
 
 def submit(door: Door, prompts: list[list[int]]) -> list[bytes]:
@@ -38,14 +42,16 @@ def check(model: Path, world: EngineWorld, door: Door, keys: list[bytes], prompt
 def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path) -> None:
     prompts = prompts_of(1)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.03")
+        engine = world.start_engine(model, *FLAGS, faulty=True)
         door = world.door()
-        keys = submit(door, prompts)
-        for round_ in range(2):
-            for key in keys:
-                door.await_output(key, 10 + 15 * round_)
-            engine.kill()
-            engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.03")
+        with world.held(position=LONGEST) as hold:
+            keys = submit(door, prompts)
+            for tokens in (10, 25):
+                hold.move(position=LONGEST + tokens)
+                for key in keys:
+                    door.await_output(key, tokens)
+                engine.kill()
+                engine = world.start_engine(model, *FLAGS, faulty=True)
         check(model, world, door, keys, prompts)
         assert len(engine.events("adopted")) == len(keys)
         world.check_all_free()
@@ -55,14 +61,15 @@ def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path) -> 
 def test_killed_in_mid_prefill_no_completed_prompt_token_is_computed_again(model: Path) -> None:
     prompt = random_ids(100, 20)
     with engine_world() as world:
-        engine = world.start_engine(model, "--chunk", "16", "--step-tokens", "64", faulty=True, SLOW="0.2")
+        engine = world.start_engine(model, *FLAGS, faulty=True)
         door = world.door()
-        key = door.start(start_of(prompt, max_tokens=OUTPUT // 4))[0]
-        handle = door.await_accepted(key).handle
-        wait_until(lambda: len(door.computing.get(handle, [])) >= 3, "three chunks are computed")
-        engine.kill()
+        with world.held(position=64):
+            key = door.start(start_of(prompt, max_tokens=OUTPUT // 4))[0]
+            handle = door.await_accepted(key).handle
+            wait_until(lambda: door.computing.get(handle, [0])[-1] >= 48, "three chunks are computed")
+            engine.kill()
         told = door.computing[handle][-1]
-        heir = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.05")
+        heir = world.start_engine(model, *FLAGS)
         assert door.output(key) == generate(tiny(model), [prompt], OUTPUT // 4)[0]
         # What was told had completed; the manager may have missed no more than the turn that was under way.
         assert heir.events("adopted")[0]["computed"] >= told - 16
@@ -72,14 +79,18 @@ def test_killed_in_mid_prefill_no_completed_prompt_token_is_computed_again(model
 def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path) -> None:
     prompts = prompts_of(30)
     with engine_world() as world:
-        world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01")
+        world.start_engine(model, *FLAGS, faulty=True)
         door = world.door()
-        keys = submit(door, prompts)
-        for tokens in (5, 20, 40):
-            for key in keys:
-                door.await_output(key, tokens)
-            pid = world.kill_manager()
-            world.await_manager(other_than=pid)
+        with world.held(position=LONGEST) as hold:
+            keys = submit(door, prompts)
+            for furthest, each in ((5, 5), (40, 15)):
+                hold.move(position=LONGEST + furthest)
+                for key in keys:
+                    door.await_output(key, each)
+                pid = world.kill_manager()
+                # They go on as far as the blocks reach that each has, and wait.
+                hold.move(position=LONGEST + furthest + 15)
+                world.await_manager(other_than=pid)
         check(model, world, door, keys, prompts)
         world.check_all_free()
 
@@ -88,12 +99,15 @@ def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path) -> None:
 def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> None:
     prompts = prompts_of(40)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_STOP_GRACE="0")
+        engine = world.start_engine(model, *FLAGS, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="0")
         door = world.door()
-        keys = submit(door, prompts)
-        for key in keys:
-            door.await_output(key, 5)
-        assert engine.stop() == 0
+        with world.held(position=LONGEST + 5):
+            keys = submit(door, prompts)
+            for key in keys:
+                door.await_output(key, 5)
+            os.kill(engine.pid, signal.SIGTERM)
+            wait_until(lambda: door.loads and door.loads[-1].draining, "the engine has heard of it")
+        assert engine.process.wait(120) == 0
         assert not (world.runtime_dir / "engines" / "engine.sock").exists()
         world.start_engine(model, *FLAGS)
         check(model, world, door, keys, prompts)
@@ -102,30 +116,32 @@ def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> Non
 def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Path) -> None:
     prompts = prompts_of(50)
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.03", PAGEHOLD_ENGINE_STOP_GRACE="60")
+        engine = world.start_engine(model, *FLAGS, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="600")
         door = world.door()
-        keys = submit(door, prompts)
-        for key in keys:
-            door.await_output(key, 5)
-        os.kill(engine.pid, signal.SIGTERM)
-        wait_until(lambda: door.loads and door.loads[-1].draining, "the engine drains")
-        late = door.start(start_of([5]))[0]
-        assert door.await_refused(late).refusal == states_pb2.REFUSAL_UNSPECIFIED
+        with world.held(position=LONGEST + 5):
+            keys = submit(door, prompts)
+            for key in keys:
+                door.await_output(key, 5)
+            os.kill(engine.pid, signal.SIGTERM)
+            wait_until(lambda: door.loads and door.loads[-1].draining, "the engine drains")
+            late = door.start(start_of([5]))[0]
+            assert door.await_refused(late).refusal == states_pb2.REFUSAL_UNSPECIFIED
         check(model, world, door, keys, prompts)
-        assert engine.process.wait(60) == 0
+        assert engine.process.wait(120) == 0
 
 
 def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(model: Path) -> None:
     prompts = prompts_of(60)
-    with engine_world(probe_seconds=1) as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_LEASE_SECONDS="1")
+    with engine_world(probe_seconds=5) as world:
+        engine = world.start_engine(model, *FLAGS, faulty=True, PAGEHOLD_ENGINE_LEASE_SECONDS="6")
         door = world.door()
-        keys = submit(door, prompts)
-        for key in keys:
-            door.await_output(key, 5)
-        os.kill(engine.pid, signal.SIGSTOP)
-        assert engine.process.wait(60) == -signal.SIGKILL
-        world.start_engine(model, *FLAGS, PAGEHOLD_ENGINE_LEASE_SECONDS="30")
+        with world.held(position=LONGEST + 5):
+            keys = submit(door, prompts)
+            for key in keys:
+                door.await_output(key, 5)
+            os.kill(engine.pid, signal.SIGSTOP)
+            assert engine.process.wait(120) == -signal.SIGKILL
+        world.start_engine(model, *FLAGS, PAGEHOLD_ENGINE_LEASE_SECONDS="60")
         check(model, world, door, keys, prompts)
 
 
@@ -135,20 +151,23 @@ def test_a_request_that_kills_engines_ends_and_nobody_elses(model: Path) -> None
     prompts = [random_ids(8 + 7 * place, 90 + place) for place in range(3)]
     poison = [*random_ids(20, 99), 0]
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", DIE_AT="0")
+        engines = [world.start_engine(model, *FLAGS, faulty=True, DIE_AT="0")]
         door = world.door()
-        keys = door.start(*[start_of(prompt, max_tokens=OUTPUT, min_tokens=OUTPUT, end_ids=[0]) for prompt in prompts])
-        for key in keys:
-            door.await_output(key, 3)
-        killer = door.start(start_of(poison, max_tokens=5))[0]
-        engines = [engine]
+        with world.held(position=30):
+            keys = door.start(
+                *[start_of(prompt, max_tokens=OUTPUT, min_tokens=OUTPUT, end_ids=[0]) for prompt in prompts]
+            )
+            for key in keys:
+                door.await_output(key, 3)
+            killer = door.start(start_of(poison, max_tokens=5))[0]
+            door.await_accepted(killer)
 
         def refused() -> bool:
             if engines[-1].process.poll() is not None:
-                engines.append(world.start_engine(model, *FLAGS, faulty=True, SLOW="0.01", DIE_AT="0"))
+                engines.append(world.start_engine(model, *FLAGS, faulty=True, DIE_AT="0"))
             return killer in door.refused
 
-        wait_until(refused, "it has ended", 300)
+        wait_until(refused, "it has ended", 280)
         # Once on the way to it at most, twice beside the others, and once alone: then the manager knows which one it is.
         assert len(engines) - 1 in (3, 4)
         for key in keys:
@@ -156,19 +175,6 @@ def test_a_request_that_kills_engines_ends_and_nobody_elses(model: Path) -> None
         assert door.refused[killer].refusal == states_pb2.REFUSAL_DUPLICATE
         assert door.lookup(killer).finished.reason == states_pb2.FINISH_REASON_INTERNAL
         world.check_all_free()
-
-
-def test_a_second_engine_of_the_pool_hits_what_the_first_has_sealed(model: Path) -> None:
-    prompt = random_ids(90, 70)
-    with engine_world() as world:
-        world.start_engine(model, "--served-name", "tiny")
-        first = world.door()
-        wanted = first.output(first.start(start_of(prompt))[0])
-        world.start_engine(model, "--served-name", "tiny", "--name", "other")
-        second = world.door("other")
-        key = second.start(start_of(prompt))[0]
-        assert second.output(key) == wanted
-        assert second.accepted[key].cached_tokens == 80
 
 
 def save_other(folder: Path) -> Path:
@@ -184,29 +190,35 @@ def save_other(folder: Path) -> Path:
     return other
 
 
-def test_another_model_of_the_same_shape_hits_nothing(model: Path, tmp_path: Path) -> None:
-    prompt, other = random_ids(90, 80), save_other(tmp_path / "other")
+def test_a_second_engine_hits_what_the_first_has_sealed_and_another_model_nothing(model: Path, tmp_path: Path) -> None:
+    prompt, other = random_ids(90, 70), save_other(tmp_path / "other")
     with engine_world() as world:
-        engine = world.start_engine(model, "--served-name", "tiny")
-        door = world.door()
-        door.output(door.start(start_of(prompt))[0])
-        assert engine.stop() == 0
+        engines = [world.start_engine(model, "--served-name", "tiny")]
+        first = world.door()
+        wanted = first.output(first.start(start_of(prompt))[0])
+        engines.append(world.start_engine(model, "--served-name", "tiny", "--name", "other"))
+        second = world.door("other")
+        key = second.start(start_of(prompt))[0]
+        assert second.output(key) == wanted
+        assert second.accepted[key].cached_tokens == 80
+        assert [engine.stop() for engine in engines] == [0, 0]
         world.start_engine(other, "--served-name", "tiny")
-        key = door.start(start_of(prompt))[0]
-        assert door.output(key) == generate(tiny(other), [prompt], 16)[0]
-        assert door.accepted[key].cached_tokens == 0
+        key = first.start(start_of(prompt))[0]
+        assert first.output(key) == generate(tiny(other), [prompt], 16)[0]
+        assert first.accepted[key].cached_tokens == 0
 
 
 def test_another_model_is_refused_while_a_sequence_of_the_first_lives(model: Path, tmp_path: Path) -> None:
     prompt, other = random_ids(40, 81), save_other(tmp_path / "other")
     with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, "--served-name", "tiny", faulty=True, SLOW="0.02")
+        engine = world.start_engine(model, *FLAGS, "--served-name", "tiny", faulty=True)
         door = world.door()
-        key = door.start(start_of(prompt, max_tokens=OUTPUT))[0]
-        door.await_output(key, 5)
-        engine.kill()
+        with world.held(position=50):
+            key = door.start(start_of(prompt, max_tokens=OUTPUT))[0]
+            door.await_output(key, 5)
+            engine.kill()
         refused = world.start_engine(other, "--served-name", "tiny")
-        assert refused.process.wait(60) != 0
+        assert refused.process.wait(120) != 0
         assert "content identity" in refused.log.read_text()
         world.start_engine(model, "--served-name", "tiny")
         assert door.output(key) == generate(tiny(model), [prompt], OUTPUT)[0]
