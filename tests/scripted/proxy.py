@@ -39,8 +39,12 @@ class Proxy:
         self.folder = folder
         self.lose_request = lose_request
         self.lose_reply = lose_reply
-        self.lost = 0
-        self._chance = random.Random(seed)
+        self.lost = self.lost_turns = self.lost_replies = 0
+        """What was lost in all, and of that the turns and the replies to them."""
+        # One each, so that which of the turns and replies are lost does not depend on what calls there are between them.
+        self._calls, self._turns, self._replies = (
+            random.Random(f"{what} {seed}") for what in ("call", "turn", "reply")
+        )
         self._target = f"unix:{real / 'blockmgr.sock'}"
         self._loop = asyncio.new_event_loop()
         self._open = asyncio.Event()
@@ -95,21 +99,23 @@ class Proxy:
             await self._stop.wait()
             await server.stop(0)
 
-    def loses(self, probability: float) -> bool:
+    def loses(self, chance: random.Random, probability: float) -> bool:
         """Whether something is lost this time."""
-        lost = self._chance.random() < probability
+        lost = chance.random() < probability
         self.lost += lost
+        self.lost_turns += lost and chance is self._turns
+        self.lost_replies += lost and chance is self._replies
         return lost
 
     async def pass_call(self, channel: Any, method: str, request: bytes, context: Context) -> bytes:
         """One unary call."""
-        if self.loses(self.lose_request):
+        if self.loses(self._calls, self.lose_request):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "lost before it arrived")
         try:
             reply: bytes = await channel.unary_unary(method)(request)
         except grpc.aio.AioRpcError as error:
             await _fail(context, error)
-        if self.loses(self.lose_reply):
+        if self.loses(self._calls, self.lose_reply):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "its answer was lost")
         return reply
 
@@ -136,7 +142,7 @@ class Proxy:
     async def _forward(self, call: Any, context: Context) -> None:
         while (request := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
             is_turn = session_pb2.SessionRequest.FromString(request).HasField("turn")
-            if is_turn and self.loses(self.lose_request):
+            if is_turn and self.loses(self._turns, self.lose_request):
                 raise _Lost("a turn was lost")
             await call.write(request)
         await call.done_writing()
@@ -148,7 +154,7 @@ class Proxy:
             if is_reply and self._one:
                 self._one = False
                 self._open.clear()
-            if is_reply and self.loses(self.lose_reply):
+            if is_reply and self.loses(self._replies, self.lose_reply):
                 raise _Lost("a reply was lost")
             await context.write(response)
         code = await call.code()
