@@ -27,7 +27,7 @@ def toys(settings: LaunchSettings) -> list[ChildSettings]:
 
 def _toy(name: str, task: str, journals: Path) -> ChildSettings:
     command = (sys.executable, str(TOY), str(journals / f"{name}.journal"), task)
-    return ChildSettings(name, command, stage=STAGES[name], stop_grace=600.0, watchdog=10.0)
+    return ChildSettings(name, command, stage=STAGES[name], stop_grace=600.0, watchdog=600.0)
 
 
 if __name__ == "__main__":

@@ -17,16 +17,28 @@ from blockmgr.keeper.table import read_children
 from tests.scripted.processes import ROOT, wait_until
 from tests.scripted.world import PAGEHOLD
 
-SETTINGS = {"PAGEHOLD_DOOR_GRACE": "2", "PAGEHOLD_DOOR_ANNOUNCE_SECONDS": "0.1", "PAGEHOLD_ENGINE_STOP_GRACE": "1"}
-"""Times that are long enough for nothing to end too early, and short for a test."""
+SETTINGS = {
+    "PAGEHOLD_DOOR_GRACE": "2",
+    "PAGEHOLD_DOOR_ANNOUNCE_SECONDS": "0.1",
+    "PAGEHOLD_DOOR_HEARTBEAT_SECONDS": "60",
+    "PAGEHOLD_DOOR_START_SECONDS": "60",
+    "PAGEHOLD_ENGINE_STOP_GRACE": "1",
+    "PAGEHOLD_LEASE_SECONDS": "60",
+    "PAGEHOLD_PROBE_SECONDS": "60",
+}
+"""Stops that are short, and nothing that takes a process for dead which is only slow."""
+
+PATIENCE = 150.0
+"""Seconds for which a test waits: to start takes many processes and, on a busy machine, a while."""
 
 
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def kept_port() -> socket.socket:
+    """A port of the loopback at which doors may listen, and which is given to nobody else until it is closed."""
+    kept = socket.socket()
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        kept.setsockopt(socket.SOL_SOCKET, option, 1)
+    kept.bind(("127.0.0.1", 0))
+    return kept
 
 
 class UpFolder:
@@ -37,7 +49,8 @@ class UpFolder:
         self.directory = Path(tempfile.mkdtemp(prefix="ph-up-"))
         self.runtime_dir = self.directory / "run"
         self.log = self.runtime_dir / "up.log"
-        self.address = f"127.0.0.1:{free_port()}"
+        self._port = kept_port()
+        self.address = f"127.0.0.1:{self._port.getsockname()[1]}"
         self.admin_address = f"unix:{self.runtime_dir}/admin.sock"
         self.ups: list[subprocess.Popen[bytes]] = []
 
@@ -70,7 +83,7 @@ class UpFolder:
             )
         return self.ups[-1].pid
 
-    def command(self, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def command(self, *arguments: str, seconds: float = PATIENCE) -> subprocess.CompletedProcess[str]:
         """Run a command of pagehold's to its end."""
         return subprocess.run(
             [*PAGEHOLD, *arguments],
@@ -86,7 +99,7 @@ class UpFolder:
         path = self.directory / "said"
         return path.read_text() if path.exists() else ""
 
-    def await_said(self, text: str, count: int = 1, seconds: float = 60.0) -> None:
+    def await_said(self, text: str, count: int = 1, seconds: float = PATIENCE) -> None:
         """Wait until an `up` has said something so often."""
 
         def has_said() -> bool:
@@ -97,7 +110,7 @@ class UpFolder:
 
         wait_until(has_said, f"{text!r} is said {count} times: {self.trouble()}", seconds)
 
-    def await_exit(self, seconds: float = 60.0) -> int:
+    def await_exit(self, seconds: float = PATIENCE) -> int:
         """Wait for the end of the last `up`; its exit code."""
         return self.ups[-1].wait(seconds)
 
@@ -117,7 +130,7 @@ class UpFolder:
         living = {child["name"]: child["pid"] for child in table["children"] if child["pid"] is not None}
         return {"keeper": table["keeper"], **living}
 
-    def await_other(self, name: str, pid: int, seconds: float = 60.0) -> int:
+    def await_other(self, name: str, pid: int, seconds: float = PATIENCE) -> int:
         """Wait until a process is ready that is another one than this; its process id."""
 
         def other() -> bool:
@@ -162,10 +175,17 @@ class UpFolder:
         for up in self.ups:
             up.kill()
             up.wait(60)
-        for pid in self.left():
+        wait_until(self._kill_left, "all are dead")
+        self._port.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _kill_left(self) -> bool:
+        """Kill what lives. Returns whether that was nothing: a keeper may have started more meanwhile."""
+        left = self.left()
+        for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        return not left
 
 
 @contextmanager

@@ -4,26 +4,32 @@ import asyncio
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from pagehold.client import AsyncClient, Completion, Delta, Progress, Started
+from tests.engines.holds import Hold
 from tests.launch.pools import flushed_pool
 from tests.launch.tiny_model import save_servable
 from tests.launch.up_program import UpFolder, up_folder
-from tests.scripted.processes import wait_until_async
+from tests.scripted.processes import ROOT, wait_until_async
 
 STREAMS, TOKENS = 16, 240
 VICTIMS = ("engine", "manager", "door") * 2
 PROMPTS = [[random.Random(number).randrange(10, 60) for _ in range(8 + 5 * number)] for number in range(STREAMS)]
+FURTHER = 30
+"""Tokens by which each answer gets longer from one kill to the next."""
 
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpFolder]:
     model = save_servable(tmp_path_factory.mktemp("model") / "tiny")
     with up_folder() as folder:
-        folder.start(str(model), "--doors", "2", "--blocks", "1024")
+        program = (sys.executable, "-m", "tests.launch.faulty_up")
+        hold = str(folder.directory / "hold")
+        folder.start(str(model), "--doors", "2", "--blocks", "1024", program=program, PYTHONPATH=str(ROOT), HOLD=hold)
         folder.await_said("ready after")
         yield folder
 
@@ -65,27 +71,32 @@ async def undisturbed(address: str) -> list[Completion]:
 
 
 async def disturbed(folder: UpFolder) -> list[Completion]:
-    """The same, with a process killed each time that the callers together have come a good way further.
+    """The same, with a process killed each time that the longest prompt's answer has come a good way further, and stands
+    still there with all others.
 
-    Nobody waits for one to be back before the next is killed, or else the answers would go on to their ends meanwhile. It is
-    back before its second turn, since nothing goes on before the engine does, which takes longest.
+    Nobody waits for one to be back before the next is killed. It is back before its second turn.
     """
+    hold = Hold(folder.directory / "hold")
+    hold.move(position=min(map(len, PROMPTS)))
     async with AsyncClient(folder.address, connect_seconds=60.0) as client:
         readers = [Reader(client, number) for number in range(STREAMS)]
         answers = asyncio.gather(*(reader.read() for reader in readers))
+        await wait_until_async(lambda: all(reader.started for reader in readers), "all are accepted", 120)
         killed: dict[str, int] = {}
         for turn, victim in enumerate(VICTIMS):
-            due = (turn + 1) * STREAMS * TOKENS // (len(VICTIMS) + 1)
+            due = (turn + 1) * FURTHER
+            hold.move(position=len(PROMPTS[-1]) + due)
 
             def are_far_enough(due: int = due) -> bool:
-                assert not answers.done(), answers.result()
-                return sum(len(reader.ids) for reader in readers) >= due
+                return len(readers[-1].ids) >= due
 
-            await wait_until_async(are_far_enough, f"{due} tokens have come", 300)
+            await wait_until_async(are_far_enough, f"{due} tokens have come", 120)
+            assert not answers.done(), answers.result()
             if victim in killed:
                 await asyncio.to_thread(folder.await_other, victim, killed[victim])
             killed[victim] = folder.pids()[victim]
             os.kill(killed[victim], signal.SIGKILL)
+        hold.let_go()
         found = await answers
         assert [reader.started for reader in readers] == [1] * STREAMS
         return found

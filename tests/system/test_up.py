@@ -11,7 +11,7 @@ import pytest
 from blockmgr.configuration import WRONG_SETTINGS
 from pagehold.client import AsyncClient, Client, Completion, EndReason
 from tests.launch.tiny_model import save_servable
-from tests.launch.up_program import UpFolder, up_folder
+from tests.launch.up_program import PATIENCE, UpFolder, up_folder
 from tests.scripted.processes import wait_until
 
 PROMPT = "What is the capital of France?"
@@ -26,12 +26,22 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def serving(model: str) -> Iterator[UpFolder]:
-    """One `up` with two doors, for all the tests that leave it serving."""
-    with up_folder() as folder:
-        folder.start(model, "--doors", "2", *SMALL)
-        folder.await_said("ready after")
-        yield folder
+def started() -> Iterator[list[UpFolder]]:
+    """Those that were started to serve."""
+    started: list[UpFolder] = []
+    yield started
+    for folder in started:
+        folder.end()
+
+
+@pytest.fixture
+def serving(model: str, started: list[UpFolder]) -> UpFolder:
+    """One `up` with two doors: the last one where it serves, or else another."""
+    if not started or started[-1].ups[-1].poll() is not None:
+        started.append(UpFolder())
+        started[-1].start(model, "--doors", "2", *SMALL, PAGEHOLD_DOOR_GRACE="600", PAGEHOLD_ENGINE_STOP_GRACE="600")
+    started[-1].await_said("ready after")
+    return started[-1]
 
 
 def answer(folder: UpFolder) -> tuple[int, ...]:
@@ -76,11 +86,16 @@ def test_what_is_killed_is_started_again_and_all_others_live_on(serving: UpFolde
     serving.await_said(f"{name} ended by signal 9")
 
 
+def kept_by_another(folder: UpFolder, before: dict[str, int]) -> dict[str, int]:
+    """What runs, once another keeper tells of as many as were there before."""
+    after = folder.pids()
+    return after if after["keeper"] != before["keeper"] and after.keys() == before.keys() else {}
+
+
 def test_a_killed_keeper_stops_nothing_and_the_next_one_keeps_all(serving: UpFolder) -> None:
     expected, before = answer(serving), serving.pids()
     os.kill(before["keeper"], signal.SIGKILL)
-    wait_until(lambda: serving.pids()["keeper"] != before["keeper"], "another keeper runs")
-    after = serving.pids()
+    after = wait_until(lambda: kept_by_another(serving, before), "another keeper has found all", PATIENCE)
     assert {name for name in before if after[name] != before[name]} == {"keeper"}
     assert answer(serving) == expected
     os.kill(after["engine"], signal.SIGKILL)
@@ -88,7 +103,7 @@ def test_a_killed_keeper_stops_nothing_and_the_next_one_keeps_all(serving: UpFol
     assert answer(serving) == expected
 
 
-def test_sigterm_ends_it_with_code_0_and_streams_finish(model: str) -> None:
+def test_sigterm_ends_it_with_code_0_and_streams_finish(serving: UpFolder) -> None:
     async def stream_while_it_stops(folder: UpFolder) -> list[Completion]:
         begun = asyncio.Semaphore(0)
 
@@ -99,31 +114,33 @@ def test_sigterm_ends_it_with_code_0_and_streams_finish(model: str) -> None:
                 begun.release()
                 return await stream.result()
 
-        async with AsyncClient(folder.address) as client:
+        async with AsyncClient(folder.address, connect_seconds=60.0) as client:
             streams = [asyncio.create_task(one(client, number)) for number in range(STREAMS)]
             for _ in streams:
                 await begun.acquire()
             folder.ups[0].terminate()
             return await asyncio.gather(*streams)
 
-    with up_folder() as folder:
-        folder.start(model, *SMALL, PAGEHOLD_DOOR_GRACE="60", PAGEHOLD_ENGINE_STOP_GRACE="30")
-        folder.await_said("ready after")
-        completions = asyncio.run(stream_while_it_stops(folder))
-        assert [len(completion.ids) for completion in completions] == [100] * STREAMS
-        assert folder.await_exit() == 0
+    completions = asyncio.run(stream_while_it_stops(serving))
+    assert [len(completion.ids) for completion in completions] == [100] * STREAMS
+    assert serving.await_exit() == 0
+
+
+def all_of(folder: UpFolder) -> dict[str, int]:
+    """What runs, once nothing is missing."""
+    pids = folder.pids()
+    return pids if {"keeper", "manager", "engine", "door"} <= set(pids) else {}
 
 
 @pytest.mark.parametrize("moment", ["loading", "decoding"])
 def test_when_it_is_killed_all_is_gone_soon_however_long_they_might_take_otherwise(model: str, moment: str) -> None:
-    with up_folder() as folder, Client(folder.address) as client:
+    with up_folder() as folder, Client(folder.address, connect_seconds=60.0) as client:
         up = folder.start(model, *SMALL, PAGEHOLD_DOOR_GRACE="600", PAGEHOLD_ENGINE_STOP_GRACE="600")
         folder.await_said("manager is ready" if moment == "loading" else "ready after")
         stream = client.stream(PROMPT, max_tokens=400, ignore_eos=True)
         if moment == "decoding":
             next(stream)
-        pids = folder.pids()
-        assert {"keeper", "manager", "engine", "door"} <= set(pids)
+        pids = wait_until(lambda: all_of(folder), "all are started")
         os.kill(up, signal.SIGKILL)
         wait_until(lambda: not any(map(folder.runs, pids.values())), "all are gone")
         stream.close()

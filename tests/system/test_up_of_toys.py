@@ -98,9 +98,10 @@ def test_the_next_one_waits_until_the_keeper_of_a_killed_one_has_ended_all(folde
 
 
 def test_a_keeper_that_is_not_its_own_is_left_alone(folder: UpFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    start(folder, "manager=serve")
+    up = start(folder, "manager=serve")
     folder.await_said("ready after")
-    # As if it were another's: the lock that says whose it is lies elsewhere.
+    # As if it were another's: the lock that says whose it is lies elsewhere, and its `up` makes no other.
+    os.kill(up, signal.SIGSTOP)
     (folder.runtime_dir / "up.lock").unlink()
     before = folder.pids()
     monkeypatch.setattr(ending, "KEEPER_SECONDS", 0.2)
