@@ -9,7 +9,6 @@ import pytest
 from executor.models.generate import generate
 from pagehold.admin.v1 import block_pb2, evict_pb2, prefix_pb2, sequence_pb2
 from pagehold.common.v1 import states_pb2
-from pagehold.engine.v1 import description_pb2
 from tests.engines.door import Door, start_of
 from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import random_ids
@@ -31,11 +30,27 @@ def world() -> Iterator[EngineWorld]:
         world.check_all_free()
 
 
+@pytest.fixture(scope="module")
+def of_six(model: Path) -> Iterator[EngineWorld]:
+    """A world with an engine over six usable blocks."""
+    with engine_world() as world:
+        world.start_engine(model, "--blocks", "7", "--chunk", "16", faulty=True)
+        yield world
+
+
 @pytest.fixture
-def six(model: Path, world: EngineWorld) -> Door:
-    """An engine over six usable blocks."""
-    world.start_engine(model, "--blocks", "7", "--chunk", "16", faulty=True, SLOW="0.02")
-    return world.door()
+def six(of_six: EngineWorld) -> Iterator[EngineWorld]:
+    """The same, with nothing cached."""
+    yield of_six
+    of_six.check_all_free()
+
+
+@pytest.fixture(scope="module")
+def wide(model: Path) -> Iterator[EngineWorld]:
+    """A world with an engine that has blocks enough."""
+    with engine_world() as world:
+        world.start_engine(model, "--blocks", "41", faulty=True)
+        yield world
 
 
 def answer(model: Path, prompt: list[int], count: int = 16) -> list[int]:
@@ -65,104 +80,91 @@ def evict(world: EngineWorld, block: block_pb2.BlockId) -> None:
     wait_until(is_evicted, "it is evicted")
 
 
-def listed(door: Door) -> list[bytes]:
-    """What an engine works on, and what waits there."""
-    request = description_pb2.ListWorkRequest()
-    return [one.uuid for one in door.engine.ListWork(request, timeout=60, wait_for_ready=True).work]
-
-
 def await_refused_for_now(world: EngineWorld, door: Door, key: bytes) -> None:
     """Wait until a request waits for blocks, by an engine that exchanges messages meanwhile."""
-    wait_until(lambda: key in listed(door), "the engine has heard of it")
+    door.await_listed(key)
     turns = world.statistics().counters.turns
     wait_until(lambda: world.statistics().counters.turns > turns, "the engine and the manager have spoken")
     assert key not in door.accepted
 
 
-def tables_of(world: EngineWorld, door: Door, key: bytes) -> list[list[int]]:
-    """Block tables of a sequence, as the manager has them while it lives."""
-    tables = []
-    door.await_accepted(key)
+def table_of(world: EngineWorld, key: bytes) -> list[int]:
+    """The block table of a living sequence, as the manager has it."""
     request = sequence_pb2.GetSequenceRequest(uuid=str(uuid.UUID(bytes=key)))
-    while key not in door.ended:
-        found = world.admin.GetSequence(request, timeout=60)
-        if found.HasField("live"):
-            tables.append([entry.block for entry in found.table])
-    return tables
+    return [entry.block for entry in world.admin.GetSequence(request, timeout=60).table]
 
 
 @pytest.mark.parametrize("end", ["cancelled", "killed"])
-def test_nothing_is_found_of_a_prompt_whose_step_was_never_finished(model: Path, world: EngineWorld, end: str) -> None:
+def test_nothing_is_found_of_a_prompt_whose_step_was_never_finished(model: Path, wide: EngineWorld, end: str) -> None:
     prompt = [*random_ids(40, 32000), HELD, *random_ids(20, 32001)]
-    engine = world.start_engine(model, "--blocks", "41", faulty=True)
-    door = world.door()
-    with world.held_at(HELD):
+    door = wide.door()
+    with wide.held(token=HELD):
         first = door.start(start_of(prompt))[0]
         door.await_accepted(first)
         if end == "killed":
-            engine.kill()
-            world.start_engine(model, faulty=True)
+            wide.engines[-1].kill()
+            wide.start_engine(model, faulty=True)
         else:
             door.say(cancels=[first])
         second = door.start(start_of(prompt))[0]
-        wait_until(lambda: second in listed(door), "the engine has heard of it")
+        door.await_listed(second)
     assert door.output(second) == answer(model, prompt)
     if end == "killed":
         assert door.output(first) == answer(model, prompt)
     else:
         assert door.await_ended(first).reason == states_pb2.FINISH_REASON_CANCELLED
     assert run(door, model, prompt) == 48
+    wide.check_all_free()
 
 
-def test_hits_are_kept_for_the_prompt_that_waits_for_the_rest_of_its_blocks(
-    model: Path, world: EngineWorld, six: Door
-) -> None:
-    head = random_ids(48, 32100)
+def test_hits_are_kept_for_the_prompt_that_waits_for_the_rest_of_its_blocks(model: Path, six: EngineWorld) -> None:
+    head, door = random_ids(48, 32100), six.door()
     prompt, holder = [*head, *random_ids(33, 32101)], [*random_ids(1, 32102), HELD]
-    assert run(six, model, head, 1) == 0
-    hits = found_blocks(world, head)
+    assert run(door, model, head, 1) == 0
+    hits = found_blocks(six, head)
     assert len(hits) == 3
-    with world.held_at(HELD):
-        first = six.start(start_of(holder, max_tokens=4))[0]
-        six.await_accepted(first)
+    tables = []
+    with six.held(token=HELD) as hold:
+        first = door.start(start_of(holder, max_tokens=4))[0]
+        door.await_accepted(first)
         # It needs three blocks more than it finds, and two are free.
-        second = six.start(start_of(prompt, max_tokens=15))[0]
-        await_refused_for_now(world, six, second)
-        assert found_blocks(world, head) == hits
-    tables = tables_of(world, six, second)
-    assert six.accepted[second].cached_tokens == 48
-    assert (six.output(first), six.output(second)) == (answer(model, holder, 4), answer(model, prompt, 15))
-    assert tables
+        second = door.start(start_of(prompt, max_tokens=15))[0]
+        await_refused_for_now(six, door, second)
+        assert found_blocks(six, head) == hits
+        for position in range(len(prompt), len(prompt) + 13, 4):
+            hold.move(position=position)
+            door.await_output(second, position + 1 - len(prompt))
+            tables.append(table_of(six, second))
+    assert door.accepted[second].cached_tokens == 48
+    assert (door.output(first), door.output(second)) == (answer(model, holder, 4), answer(model, prompt, 15))
     for table in tables:
         assert table[:3] == [hit.block for hit in hits]
         assert len(set(table)) == len(table)
 
 
-def test_a_hit_that_is_evicted_while_its_prompt_waits_is_counted_no_more(
-    model: Path, world: EngineWorld, six: Door
-) -> None:
-    head, holder = random_ids(16, 32200), [*random_ids(32, 32201), HELD]
+def test_a_hit_that_is_evicted_while_its_prompt_waits_is_counted_no_more(model: Path, six: EngineWorld) -> None:
+    head, holder, door = random_ids(16, 32200), [*random_ids(32, 32201), HELD], six.door()
     prompt = [*head, *random_ids(65, 32202)]
-    run(six, model, head, 1)
-    (hit,) = found_blocks(world, head)
-    with world.held_at(HELD):
-        first = six.start(start_of(holder, max_tokens=4))[0]
-        six.await_accepted(first)
-        second = six.start(start_of(prompt, max_tokens=15))[0]
-        await_refused_for_now(world, six, second)
-        evict(world, hit)
-    assert (six.output(first), six.output(second)) == (answer(model, holder, 4), answer(model, prompt, 15))
-    assert six.accepted[second].cached_tokens == 0
+    run(door, model, head, 1)
+    (hit,) = found_blocks(six, head)
+    with six.held(token=HELD):
+        first = door.start(start_of(holder, max_tokens=4))[0]
+        door.await_accepted(first)
+        second = door.start(start_of(prompt, max_tokens=15))[0]
+        await_refused_for_now(six, door, second)
+        evict(six, hit)
+    assert (door.output(first), door.output(second)) == (answer(model, holder, 4), answer(model, prompt, 15))
+    assert door.accepted[second].cached_tokens == 0
 
 
-def test_a_chain_is_hit_up_to_its_first_block_that_is_gone(model: Path, world: EngineWorld, six: Door) -> None:
-    prompt = random_ids(49, 32300)
+def test_a_chain_is_hit_up_to_its_first_block_that_is_gone(model: Path, six: EngineWorld) -> None:
+    prompt, door = random_ids(49, 32300), six.door()
     for gone in (2, 1, 0):
-        run(six, model, prompt)
-        chain = found_blocks(world, prompt)
+        run(door, model, prompt)
+        chain = found_blocks(six, prompt)
         assert len(chain) == 3
-        evict(world, chain[gone])
-        assert run(six, model, prompt) == gone * 16
+        evict(six, chain[gone])
+        assert run(door, model, prompt) == gone * 16
 
 
 def test_of_a_long_prompt_that_is_what_its_first_block_leaves_which_is_computed(

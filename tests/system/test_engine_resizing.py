@@ -16,17 +16,8 @@ def test_a_pool_shrinks_and_grows_under_a_running_engine(tmp_path: Path) -> None
     model = save_tiny(tmp_path / "tiny")
     prompts = [random_ids(20 + place, 9000 + place) for place in range(20)]
     with engine_world() as world:
-        world.start_engine(
-            model, "--blocks", str(MANY), "--chunk", "32", faulty=True, SLOW="0.01", PAGEHOLD_ENGINE_MAX_BLOCKS="200"
-        )
+        world.start_engine(model, "--blocks", str(MANY), "--chunk", "32", faulty=True, PAGEHOLD_ENGINE_MAX_BLOCKS="200")
         door = world.door()
-        # They take the low blocks, and are gone when the pool shrinks.
-        first = door.start(*[start_of(random_ids(60, 9100 + place), max_tokens=12) for place in range(14)])
-        for key in first:
-            door.await_accepted(key)
-        early = door.start(*[start_of(prompt, max_tokens=80) for prompt in prompts[:5]])
-        for key in [*first, *early]:
-            door.await_output(key, 2)
 
         def resize(blocks: int) -> None:
             world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=60)
@@ -34,7 +25,17 @@ def test_a_pool_shrinks_and_grows_under_a_running_engine(tmp_path: Path) -> None
         def beyond() -> int:
             return world.statistics().tiers[0].beyond_size
 
-        resize(FEW)
+        with world.held(position=20 + 30):
+            # They take the low blocks, and are gone when the pool shrinks.
+            first = door.start(*[start_of(random_ids(40, 9100 + place), max_tokens=8) for place in range(20)])
+            for key in first:
+                door.await_accepted(key)
+            early = door.start(*[start_of(prompt, max_tokens=80) for prompt in prompts[:5]])
+            for key in first:
+                door.await_ended(key)
+            for key in early:
+                door.await_output(key, 2)
+            resize(FEW)
         wait_until(lambda: not beyond(), "nothing is left beyond the new size")
         assert world.statistics().counters.copies > 0
         late = door.start(*[start_of(prompt, max_tokens=8) for prompt in prompts[5:10]])
