@@ -21,42 +21,45 @@ def resize(world: World, blocks: int) -> None:
     world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=blocks), timeout=60)
 
 
-def run_until(executors: list[ScriptedExecutor], condition: Callable[[], bool], what: str) -> None:
-    """Let executors work until something holds, and then until they stand still."""
-
-    def holds() -> bool:
-        found = condition()
-        for executor in executors:
-            if not found and executor.is_held():
-                executor.go_on()
-        return found
-
-    wait_until(holds, what)
-    for executor in executors:
-        executor.await_held()
-
-
 def run_on(executors: list[ScriptedExecutor], times: int) -> None:
     """Let executors go on from one standstill to the next, so often: in turns, which they exchange for want of blocks too."""
     for _ in range(times):
         for executor in executors:
-            executor.await_held()
             executor.go_on()
         for executor in executors:
             executor.await_held()
 
 
+def run_until(executors: list[ScriptedExecutor], condition: Callable[[], bool], what: str) -> None:
+    """Let executors work from one standstill to the next, none ahead of the others, until something holds."""
+
+    def holds() -> bool:
+        found = condition()
+        if not found:
+            run_on(executors, 1)
+        return found
+
+    wait_until(holds, what)
+
+
 def test_executors_use_what_a_pool_grows_by_and_move_out_of_what_is_taken_away() -> None:
     # Beams cannot leave for the host tier: more of them than fit the smaller pool would stand in each other's way for good.
-    requests = [one for one in workload.mixed(80, 380) if one.kind != "beams"]
+    requests = [one for one in workload.mixed(80, 340) if one.kind != "beams"]
     third = len(requests) // 3
     parts = {"a": requests[:third], "b": requests[third : 2 * third], "late": requests[2 * third :]}
     geometry = {"device_blocks": MIDDLE, "max_device_blocks": LARGE}
     with running() as world:
         for name in ("a", "b"):
             world.start_executor(
-                name, parts[name], geometry=geometry, mean_seconds=0.003, holds=paced("after-submit", 5, 100)
+                name,
+                parts[name],
+                geometry=geometry,
+                mean_seconds=0.003,
+                settings={"max_running": 12},
+                holds=paced("after-submit", 5, 200),
             )
+        for executor in world.executors:
+            executor.await_held()
         run_on(world.executors, 1)
         for _ in range(2):
             resize(world, LARGE)
