@@ -43,6 +43,6 @@ def test_a_pool_shrinks_and_grows_under_a_running_engine(tmp_path: Path) -> None
         assert outputs == generate(tiny(model), prompts[:5], 80)
         assert [door.output(key) for key in late] == generate(tiny(model), prompts[5:10], 8)
         resize(200)
-        last = door.start(*[start_of(prompt, max_tokens=80) for prompt in prompts])
-        assert [door.output(key) for key in last] == generate(tiny(model), prompts, 80)
+        last = door.start(*[start_of(prompt, max_tokens=30) for prompt in prompts])
+        assert [door.output(key) for key in last] == generate(tiny(model), prompts, 30)
         world.check_all_free()

@@ -1,5 +1,6 @@
 """Several samples of one prompt: computed once, shared as far as they are equal, and each what it would be alone."""
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +11,7 @@ import pytest
 
 from executor.models.generate import Sampling, generate
 from executor.outputs import seed_of, uuids_of
-from pagehold.admin.v1 import watch_pb2
+from pagehold.admin.v1 import stats_pb2, watch_pb2
 from pagehold.common.v1 import event_pb2, states_pb2
 from pagehold.engine.v1 import request_pb2, submit_pb2
 from tests.engines.door import Door, start_of
@@ -42,6 +43,26 @@ def world() -> Iterator[EngineWorld]:
         yield world
 
 
+@pytest.fixture(scope="module")
+def served(model: Path) -> Iterator[EngineWorld]:
+    """A world with an engine, which tests share that leave it as it was."""
+    with engine_world() as world:
+        ways = ("--blocks", "121", "--chunk", "32", "--step-tokens", "64", "--max-running", "8")
+        world.start_engine(model, *ways, faulty=True)
+        yield world
+
+
+MORTAL = ("--blocks", "100", "--chunk", "16", "--step-tokens", "64")
+
+
+@pytest.fixture(scope="module")
+def mortal(model: Path) -> Iterator[EngineWorld]:
+    """A world whose last engine may be killed, by tests that start another one like it."""
+    with engine_world() as world:
+        world.start_engine(model, *MORTAL, faulty=True)
+        yield world
+
+
 def samples_of(prompt: list[int], outputs: int, **parameters: Any) -> submit_pb2.Start:
     """A request for so many samples."""
     kept = request_pb2.Request(outputs=outputs)
@@ -62,11 +83,16 @@ def keys_of(start: submit_pb2.Start) -> list[bytes]:
     return uuids_of(start.uuid, start.request)
 
 
-def events(world: EngineWorld, count: int, *kinds: str) -> Counter[str]:
-    """The first ``count`` events of these kinds, by kind."""
+def revision_of(world: EngineWorld) -> int:
+    """How far the pool has come."""
+    return world.admin.GetPoolStats(stats_pb2.GetPoolStatsRequest(), timeout=60).version.revision
+
+
+def events(world: EngineWorld, revision: int, count: int, *kinds: str) -> Counter[str]:
+    """The first ``count`` events of these kinds after a revision, by kind."""
     names = [f"EVENT_KIND_{kind}" for kind in kinds]
     found: Counter[str] = Counter()
-    watching = world.admin.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0, kinds=names), timeout=20)
+    watching = world.admin.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=revision, kinds=names), timeout=60)
     for response in watching:
         found.update(
             event_pb2.EventKind.Name(event.kind).removeprefix("EVENT_KIND_") for event in response.events.events
@@ -93,9 +119,8 @@ def output_of(door: Door, key: bytes, seconds: float) -> list[int]:
     return list(found.finished.ids[found.finished.prompt : found.finished.final_length])
 
 
-def test_each_sample_is_what_a_request_with_its_seed_gives(model: Path, world: EngineWorld) -> None:
-    world.start_engine(model, "--blocks", "100", "--chunk", "32", "--step-tokens", "64")
-    door = world.door()
+def test_each_sample_is_what_a_request_with_its_seed_gives(model: Path, served: EngineWorld) -> None:
+    door = served.door()
     for length in (1, 15, 16, 17, 33, 48):
         prompt = random_ids(length, 40000 + length)
         start = samples_of(prompt, 4, seed=7, max_tokens=20)
@@ -106,93 +131,54 @@ def test_each_sample_is_what_a_request_with_its_seed_gives(model: Path, world: E
         door.start(again)
         assert outputs_of(door, again) == alone(model, prompt, 4, 8, 20)
         assert {door.accepted[key].cached_tokens for key in keys_of(again)} == {(length - 1) // BLOCK * BLOCK}
-    world.check_all_free()
+    served.check_all_free()
 
 
-def test_eight_samples_of_a_thousand_tokens_hold_what_they_share_once(model: Path, world: EngineWorld) -> None:
-    world.start_engine(model, "--blocks", "200")
-    door = world.door()
+def test_eight_samples_of_a_thousand_tokens_hold_what_they_share_once(model: Path, served: EngineWorld) -> None:
+    door = served.door()
     door.describe()
     prompt, tokens = random_ids(1000, 40100), 40
     start = samples_of(prompt, 8, seed=1, max_tokens=tokens)
-    keys = keys_of(start)
+    before = revision_of(served)
     held = []
-    door.start(start)
-    while not set(keys) <= set(door.ended):
-        found = world.statistics()
-        held.append(sum(count.blocks for count in found.tiers[0].states if count.state in HELD))
+    with served.held(position=1000) as hold:
+        door.start(start)
+        for position in range(1000, 1000 + tokens - 1, 6):
+            hold.move(position=position)
+            for key in keys_of(start):
+                door.await_output(key, position + 1 - 1000)
+            held.append(sum(count.blocks for count in served.statistics().tiers[0].states if count.state in HELD))
     assert outputs_of(door, start) == alone(model, prompt, 8, 1, tokens)
     # 1,000 tokens fill 62 blocks; each has one of its own for what is left of the prompt, and for its output.
     own = -(-(1000 + tokens - 1) // BLOCK) - 62
-    assert 62 < max(held) <= 62 + 8 * own
-    assert events(world, 7, "COPY_ORDERED", "FINISHED") == {"COPY_ORDERED": 7, "FINISHED": 8}
-    world.check_all_free()
+    assert min(held) >= 62 + 8
+    assert max(held) <= 62 + 8 * own
+    assert events(served, before, 15, "COPY_ORDERED", "FINISHED") == {"COPY_ORDERED": 7, "FINISHED": 8}
+    served.check_all_free()
 
 
-@pytest.mark.parametrize("token", [0, pytest.param(1, marks=pytest.mark.long), 6])
-def test_samples_go_on_where_they_were_when_their_engine_is_killed(model: Path, world: EngineWorld, token: int) -> None:
-    ways = ("--blocks", "100", "--chunk", "16", "--step-tokens", "64")
-    engine = world.start_engine(model, *ways, faulty=True, SLOW="0.01")
-    door = world.door()
-    door.describe()
-    prompt = random_ids(41, 40200 + token)
-    start = samples_of(prompt, 5, seed=3, max_tokens=24)
-    door.start(start)
-    door.await_accepted(start.uuid)
-    for key in keys_of(start) if token else ():
-        door.await_output(key, token)
-    engine.kill()
-    world.start_engine(model, *ways)
-    assert outputs_of(door, start) == alone(model, prompt, 5, 3, 24)
-    world.check_all_free()
-
-
-def test_an_engine_that_dies_with_each_of_its_first_tokens_leaves_samples_that_are_the_same(
-    model: Path, world: EngineWorld
-) -> None:
-    prompt = random_ids(20, 40300)
-    wanted = alone(model, prompt, 4, 5, 24)
-    start = samples_of(prompt, 4, seed=5, max_tokens=24)
-    door = world.door()
-    fatal = wanted[2][3]
-    engine = world.start_engine(model, "--blocks", "60", faulty=True, DIE_AT=str(fatal))
-    door.start(start)
-    wait_until(lambda: engine.process.poll() is not None, "it has died", 60)
-    world.start_engine(model)
-    assert outputs_of(door, start) == wanted
-    world.check_all_free()
-
-
-def test_each_sample_ends_at_its_own_end_and_gives_back_its_blocks(model: Path, world: EngineWorld) -> None:
+def test_each_sample_ends_at_its_own_end_and_gives_back_its_blocks(model: Path, served: EngineWorld) -> None:
     prompt = random_ids(30, 40400)
     whole = alone(model, prompt, 4, 9, 60)
     start = samples_of(prompt, 4, seed=9, max_tokens=60, end_ids=[whole[1][2]])
-    world.start_engine(model, "--blocks", "60")
-    door = world.door()
+    door = served.door()
     door.start(start)
     wanted = [ids[: ids.index(whole[1][2]) + 1] if whole[1][2] in ids else ids for ids in whole]
     assert outputs_of(door, start) == wanted
     assert len(wanted[1]) == 3
-    world.check_all_free()
+    served.check_all_free()
 
 
-def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, world: EngineWorld) -> None:
-    world.start_engine(
-        model,
-        *("--blocks", "100", "--chunk", "16", "--step-tokens", "16", "--max-running", "6"),
-        faulty=True,
-        SLOW="0.005",
-    )
-    door = world.door()
-    door.describe()
-    for state in ("waiting", "prefill", "decode", "one"):
-        other = samples_of(random_ids(20, 40500), 2, seed=1, max_tokens=80)
+@pytest.mark.parametrize("state", ["waiting", "prefill", "decode", "one"])
+def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, served: EngineWorld, state: str) -> None:
+    door = served.door()
+    other = samples_of(random_ids(20, 40500), 2, seed=1, max_tokens=60)
+    start = samples_of(random_ids(200, 40501), 7 if state == "waiting" else 4, seed=1, max_tokens=200)
+    keys = keys_of(start)
+    with served.held(position={"waiting": 30, "prefill": 100}.get(state, 210)):
         door.start(other)
         for key in keys_of(other):
             door.await_output(key, 1)
-        outputs = 6 if state == "waiting" else 4
-        start = samples_of(random_ids(200, 40501), outputs, seed=1, max_tokens=200)
-        keys = keys_of(start)
         door.start(start)
         if state == "waiting":
             door.say(cancels=keys[:1])
@@ -203,41 +189,75 @@ def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, world: EngineW
                 door.await_output(key, 2)
             door.say(cancels=keys[2:3] if state == "one" else keys[:1])
             assert {door.await_ended(key).reason for key in keys} == {states_pb2.FINISH_REASON_CANCELLED}
-        assert outputs_of(door, other) == alone(model, random_ids(20, 40500), 2, 1, 80)
-        world.check_all_free()
+    assert outputs_of(door, other) == alone(model, random_ids(20, 40500), 2, 1, 60)
+    served.check_all_free()
 
 
-def test_who_follows_a_sample_before_it_is_forked_hears_of_it_then(model: Path, world: EngineWorld) -> None:
-    world.start_engine(model, "--blocks", "100", "--chunk", "16", "--step-tokens", "64", faulty=True, SLOW="0.005")
-    door, other = world.door(), world.door()
-    start = samples_of(random_ids(300, 40600), 3, seed=1, max_tokens=5)
+def test_who_follows_a_sample_before_it_is_forked_hears_of_it_then(served: EngineWorld) -> None:
+    door, other = served.door(), served.door()
+    start, nobody = samples_of(random_ids(300, 40600), 3, seed=1, max_tokens=5), bytes(range(16))
     key = keys_of(start)[2]
-    door.start(start)
-    door.await_accepted(start.uuid)
-    other.say(follows=[key])
+    with served.held(position=200):
+        door.start(start)
+        door.await_accepted(start.uuid)
+        other.say(follows=[key, nobody])
+        wait_until(lambda: nobody in other.unknown, "the engine has heard of both")
     other.await_accepted(key)
     assert other.await_ended(key).tokens == 305
     assert key not in other.unknown
 
 
 def test_more_samples_than_are_computed_at_once_or_than_the_pool_can_hold_are_refused(
-    model: Path, world: EngineWorld
+    model: Path, served: EngineWorld
 ) -> None:
-    world.start_engine(model, "--blocks", "21", "--max-running", "8")
-    door = world.door()
-    many, large = samples_of([1] * 20, 9, max_tokens=5), samples_of([1] * 100, 3, max_tokens=100)
-    fits = samples_of([1] * 100, 2, seed=1, max_tokens=100)
+    door = served.door()
+    many, large = samples_of([1] * 20, 9, max_tokens=5), samples_of([1] * 1000, 8, max_tokens=200)
+    fits = samples_of([1] * 100, 2, seed=1, max_tokens=60)
     door.start(many, large, fits)
     refused = door.await_refused(many.uuid)
     assert (refused.refusal, refused.detail) == (
         states_pb2.REFUSAL_INVALID,
         "outputs is 9; at most 8 are computed at once",
     )
-    # 13 blocks at the longest, 6 of which are shared.
+    # 75 blocks at the longest, 62 of which are shared.
     refused = door.await_refused(large.uuid)
-    assert (refused.refusal, refused.needed, refused.available) == (states_pb2.REFUSAL_NEVER_FITS, 27, 20)
-    assert outputs_of(door, fits) == alone(model, [1] * 100, 2, 1, 100)
-    world.check_all_free()
+    assert (refused.refusal, refused.needed, refused.available) == (states_pb2.REFUSAL_NEVER_FITS, 166, 120)
+    assert outputs_of(door, fits) == alone(model, [1] * 100, 2, 1, 60)
+    served.check_all_free()
+
+
+@pytest.mark.parametrize("token", [0, pytest.param(1, marks=pytest.mark.long), 6])
+def test_samples_go_on_where_they_were_when_their_engine_is_killed(
+    model: Path, mortal: EngineWorld, token: int
+) -> None:
+    door = mortal.door()
+    prompt = random_ids(41, 40200 + token)
+    start = samples_of(prompt, 5, seed=3, max_tokens=24)
+    with mortal.held(position=41 + token if token else 32):
+        door.start(start)
+        door.await_accepted(start.uuid)
+        for key in keys_of(start) if token else ():
+            door.await_output(key, token)
+        mortal.engines[-1].kill()
+    mortal.start_engine(model, *MORTAL, faulty=True)
+    assert outputs_of(door, start) == alone(model, prompt, 5, 3, 24)
+    mortal.check_all_free()
+
+
+def test_an_engine_that_dies_with_each_of_its_first_tokens_leaves_samples_that_are_the_same(
+    model: Path, mortal: EngineWorld
+) -> None:
+    prompt = random_ids(20, 40300)
+    wanted = alone(model, prompt, 4, 5, 24)
+    start = samples_of(prompt, 4, seed=5, max_tokens=24)
+    mortal.engines[-1].kill()
+    door = mortal.door()
+    engine = mortal.start_engine(model, *MORTAL, faulty=True, DIE_AT=str(wanted[2][3]))
+    door.start(start)
+    assert engine.process.wait(120) == -signal.SIGKILL
+    mortal.start_engine(model, *MORTAL, faulty=True)
+    assert outputs_of(door, start) == wanted
+    mortal.check_all_free()
 
 
 @pytest.mark.parametrize(
@@ -252,7 +272,7 @@ def test_more_samples_than_are_computed_at_once_or_than_the_pool_can_hold_are_re
 def test_families_in_a_pool_too_small_for_all_make_room_as_one_and_stay_the_same(
     model: Path, world: EngineWorld, preempt: str, host_blocks: int, kept: dict[str, Any]
 ) -> None:
-    lengths, tokens = [100, 37, 64, 150, 20, 81, 33, 120], 60
+    lengths, tokens = [100, 37, 64, 150, 20, 81, 33, 120], 40
     prompts = [random_ids(length, 40700 + index) for index, length in enumerate(lengths)]
     engine = world.start_engine(
         model,
@@ -279,14 +299,16 @@ def test_families_that_have_made_room_are_taken_up_by_the_next_engine(
 ) -> None:
     prompts = [random_ids(length, 40800 + length) for length in (100, 37, 64, 150)]
     ways = ("--blocks", "40", "--host-blocks", "200", "--preempt", preempt, "--chunk", "64", "--step-tokens", "128")
-    engine = world.start_engine(model, *ways, faulty=True, SLOW="0.005")
+    engine = world.start_engine(model, *ways, faulty=True)
     door = world.door()
     door.describe()
     starts = [samples_of(prompt, 4, seed=index, max_tokens=60) for index, prompt in enumerate(prompts)]
-    door.start(*starts)
-    wait_until(partial(engine.events, "makes room"), "somebody makes room", 60)
-    wait_until(lambda: world.statistics().sequences.swapped, "somebody is away")
-    engine.kill()
+    # By then all of them together would need far more than there is.
+    with world.held(steps=50):
+        door.start(*starts)
+        wait_until(partial(engine.events, "makes room"), "somebody makes room")
+        wait_until(lambda: world.statistics().sequences.swapped, "somebody is away")
+        engine.kill()
     world.start_engine(model, *ways)
     for index, start in enumerate(starts):
         assert outputs_of(door, start, 240) == alone(model, prompts[index], 4, index, 60)
