@@ -10,6 +10,15 @@ from tests.unit.client.console import Console
 from tests.unit.client.scripted_service import ScriptedService
 from tests.unit.client.serving import Served, serving
 
+PATIENT = {"connect_seconds": 120.0, "reconnect_seconds": 120.0}
+"""A client that goes on trying, however long anybody is held up."""
+
+
+@pytest.fixture(autouse=True)
+def _cancels_patiently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word that a generation is no longer wanted arrives, however busy the machine is."""
+    monkeypatch.setattr("pagehold.client.generation.CANCEL_SECONDS", 60.0)
+
 
 @pytest.fixture
 def service() -> ScriptedService:
@@ -28,7 +37,7 @@ def connect(request: pytest.FixtureRequest, served: Served) -> Iterator[Callable
     made: list[Caller] = []
 
     def connected(address: str | None = None, **settings: Any) -> Caller:
-        one: Caller = CALLERS[request.param](address or served.address, **settings)
+        one: Caller = CALLERS[request.param](address or served.address, **PATIENT | settings)
         made.append(one)
         return one
 

@@ -97,5 +97,5 @@ def test_what_a_search_found_at_once_did_not_come_fast() -> None:
             assert event is not None
             pace.note(event)
     of_search, of_samples = map(str, paces)
-    assert re.fullmatch(r"4 tokens in 0\.\d\d s", of_search)
+    assert re.fullmatch(r"4 tokens in \d+\.\d\d s", of_search)
     assert "tokens/s" in of_samples

@@ -1,5 +1,6 @@
 """`pagehold chat` against a scripted service."""
 
+import re
 import signal
 from collections import deque
 
@@ -20,7 +21,7 @@ def roles(service: ScriptedService) -> list[tuple[str, str]]:
 def test_chat_answers_and_remembers(console: Console, service: ScriptedService) -> None:
     service.answer = Answer(["[b]", "x", "[/b]"])  # no markup of the console's
     printed = console("chat", "--system", "Be brief.", "-t", "0", stdin="Hi\n\nAnd?\n")
-    assert printed.count("[b]x[/b]\n3 tokens, the first after 0.") == 2
+    assert len(re.findall(r"\[b]x\[/b]\n3 tokens, the first after \d+\.\d\d s", printed)) == 2
     assert roles(service) == [
         *(("system", "Be brief."), ("user", "Hi"), ("assistant", "[b]x[/b]"), ("user", "And?")),
     ]
@@ -62,7 +63,7 @@ def test_interrupting_an_answer_ends_it_and_not_the_chat(served: Served, service
         seen += letter
     process.send_signal(signal.SIGINT)
     wait_until(lambda: service.hung_up == 1, "the server has noticed")
-    printed, errors = process.communicate("Again\n/quit\n", timeout=60)
+    printed, errors = process.communicate("Again\n/quit\n", timeout=150)
     assert (process.returncode, errors) == (0, "")
     assert printed.startswith("\n1 token, the first after ")
     assert ", stopped\n" in printed

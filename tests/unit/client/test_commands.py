@@ -1,6 +1,7 @@
 """The callers' commands against a scripted service: what they print, and what they exit with."""
 
 import json
+import re
 import signal
 from collections import deque
 from typing import Any
@@ -29,8 +30,7 @@ def test_generate_prints_the_text_and_how_fast_it_came(console: Console, service
     service.answer = Answer(["Par", "\x1b[1mis\x1b[0m", "."])
     result = console.run("generate", "What is the capital of France?")
     assert (result.exit_code, result.stdout) == (0, "Par\x1b[1mis\x1b[0m.\n")
-    assert result.stderr.startswith("3 tokens, the first after 0.")
-    assert result.stderr.endswith(" tokens/s, length\n")
+    assert re.fullmatch(r"3 tokens, the first after \d+\.\d\d s, then \d+\.\d tokens/s, length\n", result.stderr)
     assert sent(service).prompt.text == "What is the capital of France?"
 
 
@@ -143,7 +143,7 @@ def test_interrupting_generate_hangs_up_and_exits_with_130(served: Served, servi
     assert process.stdout is not None
     assert process.stdout.read(3) == "Par"
     process.send_signal(signal.SIGINT)
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=150)
     assert (process.returncode, printed, errors) == (130, "\n", "")
     wait_until(lambda: service.hung_up == 1, "the server has noticed")
 

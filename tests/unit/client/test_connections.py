@@ -17,6 +17,7 @@ from pagehold.client.channels import OPTIONS
 from tests.scripted.processes import wait_until
 from tests.unit.client.answers import Answer, Attempt, answers
 from tests.unit.client.callers import CALLERS
+from tests.unit.client.conftest import PATIENT
 from tests.unit.client.relay import Relay
 from tests.unit.client.scripted_service import ScriptedService
 from tests.unit.client.serving import Served, serving
@@ -52,7 +53,7 @@ def test_a_connection_may_be_cut_at_any_byte(
     served.service.answer = answer
     relay.cuts.clear()
     relay.cuts += cuts
-    caller = CALLERS[kind](relay.address)
+    caller = CALLERS[kind](relay.address, **PATIENT)
     try:
         check_delivered(caller.events(caller.stream("x")), answer)
     finally:
@@ -80,8 +81,8 @@ def test_what_runs_on_a_connection_goes_on_when_another_call_leaves_it(
 
 
 def test_channels_that_broke_are_closed(relay: Relay, service: ScriptedService) -> None:
-    with Client(relay.address) as client:
-        for _ in range(20):
+    with Client(relay.address, **PATIENT) as client:
+        for _ in range(6):
             service.script += [Attempt(breaks_after=2), DRAINING]
             client.generate("x")
         assert len(client._channels._open) == 1
@@ -90,7 +91,7 @@ def test_channels_that_broke_are_closed(relay: Relay, service: ScriptedService) 
 
 def test_threads_share_a_client(relay: Relay, service: ScriptedService) -> None:
     service.script += [Attempt(breaks_after=place % 5) for place in range(20)]
-    with Client(relay.address) as client, ThreadPoolExecutor(8) as pool:
+    with Client(relay.address, **PATIENT) as client, ThreadPoolExecutor(8) as pool:
         texts = set(pool.map(lambda _: client.generate("x").text, range(40)))
     assert texts == {"Paris."}
 

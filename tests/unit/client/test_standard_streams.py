@@ -29,7 +29,7 @@ def command_of(served: Served, arguments: list[str]) -> list[str]:
 def run(served: Served, arguments: list[str], redirected: str) -> "subprocess.CompletedProcess[str]":
     """Run a command as a shell with these redirections would."""
     shell = ["bash", "-c", f'"$@" {redirected}', "bash", *command_of(served, arguments)]
-    return subprocess.run(shell, input="Hi\n" * 3, capture_output=True, text=True, timeout=60)
+    return subprocess.run(shell, input="Hi\n" * 3, capture_output=True, text=True, timeout=150)
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
@@ -51,7 +51,7 @@ def test_a_reader_that_has_gone_is_no_news_and_the_code_is_that_of_a_broken_pipe
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=writing, stderr=pipe, text=True) as process:
         os.close(writing)
-        _, said = process.communicate("Hi\n", timeout=60)
+        _, said = process.communicate("Hi\n", timeout=150)
     assert (process.returncode, said) == (141, "")
 
 

@@ -1,4 +1,4 @@
-"""Messages that are read, and those that are not."""
+"""Messages that are read, and those that are not, in a time that passes only while somebody waits."""
 
 import asyncio
 from typing import Any
@@ -9,6 +9,23 @@ from executor.frontend.delivery import deliver
 from executor.frontend.errors import NotRead
 
 SECONDS = 0.5
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop on which no time passes but what is waited for, and that at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+
+    def time(self) -> float:
+        """Seconds waited so far."""
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
 
 
 class Context:
@@ -31,7 +48,8 @@ def delivered(seconds: float, *messages: str) -> list[str]:
         for message in messages:
             await deliver(context, message, SECONDS)
 
-    asyncio.run(work())
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(work())
     return list(context.written)
 
 

@@ -144,7 +144,7 @@ def test_one_that_goes_on_alone_is_let_go_of_where_the_first_was_refused() -> No
         alone = asyncio.ensure_future(go_on_alone(cast(Door, door), other))
         await asyncio.sleep(0)
         first.refuse(submit_pb2.Refused(by=submit_pb2.REFUSED_BY_DRAINING))
-        await asyncio.wait_for(alone, 10)
+        await asyncio.wait_for(alone, 60)
 
     asyncio.run(refused())
     assert other.uuid not in link.sequences
