@@ -40,7 +40,7 @@ class HandDriven:
         lease_seconds: float | None = None,
         timeout: float = 60.0,
     ) -> None:
-        self.sleepers = [subprocess.Popen(["sleep", "600"]) for _ in roles]
+        self.sleepers = [subprocess.Popen(["sleep", "7200"]) for _ in roles]
         held = [Process.open(sleeper.pid, role) for sleeper, role in zip(self.sleepers, roles, strict=True)]
         try:
             self.registration = register(
