@@ -34,6 +34,7 @@ from pagehold.admin.v1 import admin_service_pb2_grpc
 
 Result = TypeVar("Result")
 BLOCK_BYTES = 4096
+LEASE_SECONDS = 600.0
 
 
 def geometry_of(**sizes: int) -> PoolGeometry:
@@ -209,7 +210,7 @@ class AdminServer:
         instance = self.next_uuid()
         self.manager.members.introduce(instance, [Process.open(worker.process.pid, "engine")])
         spec = spec_of(pool, self._geometry)
-        _, member, _, _ = await self._registrar.register(spec, worker.name, instance, 10.0, False)
+        _, member, _, _ = await self._registrar.register(spec, worker.name, instance, LEASE_SECONDS, False)
         return member.epoch
 
     def managed(self, name: str = "default") -> ManagedPool:

@@ -43,6 +43,11 @@ def await_watchers(server: AdminServer, count: int) -> None:
     wait_until(lambda: watchers(server) == count, f"{count} readers watch")
 
 
+def await_streams(server: AdminServer, count: int) -> None:
+    """Wait until so many streams are open."""
+    wait_until(lambda: server.on_loop(lambda: len(server.servicer.streams)) == count, f"{count} streams are open")
+
+
 def refuse(worker: Worker, count: int) -> None:
     """As many events, each of a prompt that is refused."""
     empty = np.zeros(0, dtype=np.int32)
@@ -187,7 +192,7 @@ def test_a_reader_that_hangs_up_leaves_nothing_behind(server: AdminServer, worke
         streams[0].cancel()
         await_watchers(server, 4)
     await_watchers(server, 0)
-    assert server.on_loop(lambda: len(server.servicer.streams)) == 0
+    await_streams(server, 0)
 
 
 def test_a_reader_that_hangs_up_in_the_middle_of_a_long_answer_leaves_nothing_behind(
@@ -199,7 +204,7 @@ def test_a_reader_that_hangs_up_in_the_middle_of_a_long_answer_leaves_nothing_be
         next(stream)
         stream.cancel()
     await_watchers(server, 0)
-    wait_until(lambda: server.on_loop(lambda: len(server.servicer.streams)) == 0, "every stream has ended")
+    await_streams(server, 0)
 
 
 def test_a_manager_that_stops_ends_its_streams_and_says_so(server: AdminServer, worker: Worker) -> None:
@@ -213,7 +218,7 @@ def test_a_manager_that_stops_ends_its_streams_and_says_so(server: AdminServer, 
             stub.WatchEvents(watch_pb2.WatchEventsRequest()).next()
     for failed in (ended, refused):
         assert (failed.code, failed.reason) == (grpc.StatusCode.UNAVAILABLE, "ERROR_REASON_NOT_SERVING")
-    assert watchers(server) == 0
+    await_watchers(server, 0)
 
 
 def test_a_batch_of_events_stays_below_a_mebibyte(server: AdminServer, worker: Worker) -> None:
@@ -277,6 +282,6 @@ def test_more_streams_than_the_limit_are_refused_until_one_ends(
         assert refused.text == "3 streams of operators are open, and no more are admitted"
         assert refused.trailers["grpc-retry-pushback-ms"] == "1000"
         streams[0].cancel()
-        await_watchers(server, 2)
+        await_streams(server, 2)
         again = stub.WatchEvents(watch_pb2.WatchEventsRequest(after_revision=0))
         assert next(again).events.events

@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 import uvloop
@@ -21,10 +21,13 @@ import uvloop
 from blockmgr.descriptors import DescriptorError, DescriptorServer, Offer, fetch, fetch_ledger, give_back, introduce
 from blockmgr.packets import close_all, rights
 from blockmgr.processes import Process
-from tests.unit.open_descriptors import open_descriptors
+from tests.unit.open_descriptors import await_closed, open_descriptors
 
 INSTANCE = "0123456789abcdef" * 2
 T = TypeVar("T")
+
+PATIENT = 60.0
+"""Seconds for what does not take any, however busy the machine is."""
 
 
 class Manager:
@@ -75,7 +78,7 @@ async def serving(path: Path, manager: Manager, **limits: Any) -> AsyncIterator[
         on_fetch=manager.on_fetch,
         on_return=manager.on_return,
         on_ledger=manager.on_ledger,
-        **limits,
+        **{"connection_seconds": PATIENT, **limits},
     )
     await server.start()
     try:
@@ -91,6 +94,12 @@ def _only_new_objects_are_garbage() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _who_asks_is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for call in (fetch, fetch_ledger, give_back, introduce):
+        monkeypatch.setitem(cast(Any, call).__kwdefaults__, "timeout", PATIENT)
 
 
 @pytest.fixture
@@ -222,7 +231,7 @@ def test_a_ledger_is_asked_for_by_name_or_as_the_only_one(
     before = open_descriptors()
     serve(lambda: os.close(fetch_ledger(path, pool)[0]))
     assert manager.asked == [("", 0, str(pool))]
-    assert open_descriptors() == before
+    await_closed(before)
 
 
 def test_descriptors_can_be_given_back(serve: Callable[..., None], path: Path, manager: Manager) -> None:
@@ -253,7 +262,7 @@ def test_a_refusal_reaches_the_caller_with_its_reason(serve: Callable[..., None]
 
     before = open_descriptors()
     serve(work)
-    assert open_descriptors() == before
+    await_closed(before)
     close_all(held.values())
 
 
@@ -311,7 +320,7 @@ def test_nonsense_is_refused_by_field_and_leaks_nothing(
     assert re.search(detail, answer["detail"])
     assert not manager.processes
     assert not manager.returned
-    assert open_descriptors() == before
+    await_closed(before)
 
 
 def test_a_pidfd_of_another_process_or_of_a_dead_one_is_refused(
@@ -332,7 +341,7 @@ def test_a_pidfd_of_another_process_or_of_a_dead_one_is_refused(
     before = open_descriptors()
     serve(work)
     assert not manager.processes
-    assert open_descriptors() == before
+    await_closed(before)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
@@ -409,7 +418,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody_else(
 
     before = open_descriptors()
     serve(work)
-    assert open_descriptors() == before
+    await_closed(before)
 
 
 def test_stopping_cuts_off_what_is_under_way(path: Path, manager: Manager) -> None:
@@ -469,7 +478,7 @@ def test_a_reply_that_goes_wrong_midway_leaves_no_descriptor_behind(path: Path) 
         with pytest.raises(DescriptorError, match="'a' came twice"):
             fetch(path, INSTANCE, 1, "main")
         thread.join()
-        assert open_descriptors() == before
+        await_closed(before)
 
 
 def test_it_runs_on_uvloop_too(path: Path, manager: Manager) -> None:

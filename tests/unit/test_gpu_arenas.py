@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from blockmgr.arena import NoSuchGpu as NotThere
 from blockmgr.arena.cuda import GRANULE
 from blockmgr.arena.driver import visible_gpus
 from blockmgr.arena.nvml import find_gpu, gpus
+from blockmgr.processes import Process, ProcessError
 from tests.fake_gpu import FIRST, SECOND, contexts, fake_gpus, forget_driver
-from tests.unit.open_descriptors import open_descriptors
+from tests.unit.open_descriptors import await_closed, open_descriptors
 
 LABEL = b"label of this pool"
 
@@ -204,7 +206,7 @@ def test_views_stay_valid_after_the_mapping_is_closed_and_addresses_go_with_the_
     before = open_descriptors()
     del owner
     gc.collect()
-    assert open_descriptors() == before
+    await_closed(before)
     assert "memfd:fake" not in Path("/proc/self/maps").read_text()
 
 
@@ -215,7 +217,7 @@ def test_making_mapping_and_dropping_leaves_no_descriptor_behind(machine: pytest
             mapped(arena).close()
             arena.grow(GRANULE)
             arena.trim(GRANULE)
-    assert open_descriptors() == before
+    await_closed(before)
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (2 * GRANULE, 1), (0, 2 * GRANULE + 1), (5, -1)])
@@ -297,12 +299,9 @@ def test_the_child_ends_with_the_manager_however_that_ends(machine: pytest.Monke
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert ended.returncode == -9
-    child = os.pidfd_open(int(ended.stdout)) if Path(f"/proc/{ended.stdout.strip()}").exists() else None
-    if child is not None:
-        import select
-
-        assert select.select([child], [], [], 30)[0], "it still holds the memory"
-        os.close(child)
+    # By now there may be no process of that id.
+    with suppress(ProcessError), Process.open(int(ended.stdout), "child") as child:
+        assert child.wait(60), "it still holds the memory"
 
 
 # -- what is missing ---------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_the_two_ends_of_a_pipe_are_different_and_copies_of_one_end_are_not() ->
 
 
 def test_pidfds_are_the_same_only_if_their_process_is() -> None:
-    children = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    children = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
     first, again, other = (os.pidfd_open(child.pid) for child in (children[0], children[0], children[1]))
     assert same_object(first, again)
     assert not same_object(first, other)
@@ -161,7 +161,7 @@ def test_a_directory_too_deep_for_a_socket_is_refused(tmp_path: Path) -> None:
 def test_a_recorded_process_is_found_while_it_lives_and_no_other_that_has_its_id(tmp_path: Path) -> None:
     runtime = RuntimeDirectory(tmp_path)
     assert runtime.recall("manager") is None
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     runtime.record("manager", child.pid)
     found = runtime.recall("manager")
     assert found is not None

@@ -11,7 +11,7 @@ import pytest
 
 from blockmgr.ledger import LedgerInUse, PoolLedger, RedoLog
 from tests.ledger_cases import GEOMETRY, NUMBERS, change, die, restart
-from tests.unit.open_descriptors import open_descriptors
+from tests.unit.open_descriptors import await_closed, open_descriptors
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,5 +83,5 @@ def test_refused_manager_keeps_its_descriptor_and_leaks_none() -> None:
     for _ in range(3):
         with pytest.raises(LedgerInUse):
             PoolLedger.adopt(descriptor, redo)
-    assert open_descriptors() == before
+    await_closed(before)
     os.fstat(descriptor)

@@ -193,7 +193,9 @@ reader = LedgerReader(int(sys.argv[1]))
 print("ready", flush=True)
 seen = {"whole": 0, "stale": 0, "torn": 0, "snapshots": 0, "mixed": 0}
 handles = set()
-for turn in range(30_000):
+turn = 0
+while seen["whole"] < 5000 or seen["snapshots"] + seen["mixed"] < 500 or len(handles) < 20:
+    turn += 1
     handle = reader._columns["pool.serial"].item(0)
     handles.add(handle)
     tokens = reader.tokens(handle)
@@ -266,7 +268,6 @@ def test_reader_in_another_process_sees_nothing_torn(ledger: PoolLedger) -> None
             writer.append()
         seen = json.loads(process.stdout.read())
     os.close(descriptor)
+    # It ends only once it has seen many of each.
+    assert process.returncode == 0
     assert (seen["torn"], seen["mixed"]) == (0, 0)
-    assert seen["snapshots"] == 1000
-    assert seen["whole"] > 1000
-    assert seen["handles"] > 1

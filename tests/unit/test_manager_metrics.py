@@ -5,7 +5,8 @@ import re
 import socket
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -56,11 +57,18 @@ def test_a_scrape_tells_what_the_pool_holds_now(server: AdminServer) -> None:
     assert value("pagehold_manager_prompt_tokens_total", pool=pool) == 10
 
 
+def serve_somewhere(server: AdminServer) -> tuple[int, Callable[[], None]]:
+    """Serve on a port that nobody has, not even since it was found; it, and what ends that."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with suppress(Precondition):
+            return port, serve_metrics(lambda: stats(server), server.loop, port)
+
+
 def test_they_are_served_on_the_loopback_address_until_the_end(server: AdminServer) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    end = serve_metrics(lambda: stats(server), server.loop, port)
+    port, end = serve_somewhere(server)
     with pytest.raises(Precondition, match=f"metrics_port is {port}"):
         serve_metrics(lambda: stats(server), server.loop, port)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:

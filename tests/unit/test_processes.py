@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from blockmgr.processes import Process, ProcessError
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     yield child
     child.kill()
     child.wait()
@@ -92,10 +93,13 @@ def test_another_kind_of_descriptor_is_no_pidfd_and_stays_open() -> None:
 
 
 def test_closing_twice_closes_once() -> None:
-    process = Process.open(os.getpid(), "self")
-    number = process.pidfd
+    pidfd = os.pidfd_open(os.getpid())
+    # A high number, which nobody else in this process is given once it is free.
+    number = fcntl.fcntl(pidfd, fcntl.F_DUPFD_CLOEXEC, 700)
+    os.close(pidfd)
+    process = Process(os.getpid(), number, "self")
     process.close()
-    other = os.dup(0)
+    other = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, number)
     process.close()
     os.fstat(other)
     assert number == other, "the number was free again, and the second close did not take it"
