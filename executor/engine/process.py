@@ -105,8 +105,9 @@ class EngineProcess:
             registration, session, device, work, flight, self._inbox, ways, self._metrics, server.tell, alive
         )
         registration.ready()
-        server.open(engine, self._description(registration, described))
+        # Ahead of being seen: who sees it may have it stop.
         self._engine = engine
+        server.open(engine, self._description(registration, described))
         self._notifier.ready()
         self._notifier.status(f"serving {described.name}")
         log.info("serving", model=described.name, socket=str(settings.socket), device=place.gpu_uuid or "cpu")
