@@ -79,10 +79,10 @@ def test_a_search_that_kills_engines_ends_and_nobody_elses(model: Path, world: E
             engines.append(start())
         return key in door.ended or key in door.refused
 
-    wait_until(over, "it has ended", 300)
+    wait_until(over, "it has ended", 280)
     assert door.lookup(key).finished.reason == states_pb2.FINISH_REASON_INTERNAL
     # It may have ended just before one of them died: then the next one says so.
-    wait_until(lambda: other in door.ended or other in door.refused, "the neighbour has ended")
+    door.await_over(other)
     kept = door.lookup(other).finished
     assert list(kept.ids[kept.prompt :]) == output
     world.check_all_free()
