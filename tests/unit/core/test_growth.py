@@ -97,7 +97,7 @@ def test_too_many_tokens_or_sequences_are_refused_by_name() -> None:
 def test_after_many_short_sequences_no_block_is_missing(flags: SequenceFlags) -> None:
     talk = Talk(blocks=9)
     executor = talk.executor()
-    for n in range(300):
+    for n in range(100):
         handle = executor.prefilled(ids(5 + n % 9, n % 3), flags=flags)
         executor.append(handle, 1)
         executor.reserve((handle, 6 + n % 9))
