@@ -46,9 +46,16 @@ def compare(
     return searched, expected
 
 
+KNOWN_ENDS: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
+"""What ``ends_for`` has found, of the one model that there is here."""
+
+
 def ends_for(pair: tuple[Any, PagedModel], prompt: list[int], width: int, step: int) -> list[int]:
     """Ids that beams have in this step of a search without ends: as ends of another search they come early."""
-    return sorted({output[step] for output, _ in reference_beams(pair[0], prompt, width, step + 2)})
+    key = tuple(prompt), width, step
+    if key not in KNOWN_ENDS:
+        KNOWN_ENDS[key] = sorted({output[step] for output, _ in reference_beams(pair[0], prompt, width, step + 2)})
+    return KNOWN_ENDS[key]
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
@@ -65,7 +72,7 @@ def test_beams_that_end_are_transformers(
     pair: tuple[Any, PagedModel], length: int, penalty: float, stopping: EarlyStopping
 ) -> None:
     prompt = random_ids(length, seed=100 + length)
-    for step in (0, 2, 5):
+    for step in (0, 2, 5) if length == 16 else (2,):
         ends = ends_for(pair, prompt, 4, step)[:2]
         searched, expected = compare(pair, prompt, 4, 14, length_penalty=penalty, early_stopping=stopping, end_ids=ends)
         assert [ids for ids, _ in searched] == [ids for ids, _ in expected]

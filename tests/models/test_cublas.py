@@ -26,7 +26,7 @@ except RuntimeError as error:
 
 
 def test_it_is_asked_for_before_cuda_starts_and_refused_afterwards() -> None:
-    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=280, check=False)
     assert result.stdout == "cuBLAS has to be pinned before CUDA starts in the process\n", result.stderr
 
 

@@ -27,5 +27,5 @@ print("fine")
 
 def test_transformers_takes_our_kernels_for_nobody_elses(tmp_path: Path) -> None:
     program = PROGRAM.format(ours=kernels.__file__, folder=str(tmp_path))
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=False)
     assert result.stdout == "fine\n", result.stderr

@@ -78,7 +78,7 @@ def alone(length: int, row: int, model: PagedModel) -> torch.Tensor:
     return runner.all_logits([(PagedSequence(rope_length=length), random_ids(length, seed=row))])[0]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(plan=plans())
 def test_logits_are_the_same_bits_in_any_batch_chunking_and_placement(model: PagedModel, plan: Plan) -> None:
     for row, logits in enumerate(logits_by(plan, model)):

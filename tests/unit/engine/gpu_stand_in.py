@@ -18,7 +18,7 @@ class StandInMark:
     error: Exception | None = None
 
     def synchronize(self) -> None:
-        assert self.reached.wait(30), "nobody has let the stream go so far"
+        assert self.reached.wait(240), "nobody has let the stream go so far"
         if self.error is not None:
             raise self.error
 

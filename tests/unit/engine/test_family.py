@@ -114,7 +114,7 @@ def test_a_fork_that_is_refused_for_now_is_asked_for_again() -> None:
     bench.answer(forks=Refusal.NO_SLOTS)
     assert bench.work.waits_for_manager
     assert len(bench.device.steps) == 1
-    refused, deadline = len(bench.session.turns), time.monotonic() + 10
+    refused, deadline = len(bench.session.turns), time.monotonic() + 120
     while len(bench.session.turns) == refused and time.monotonic() < deadline:
         bench.go()
     assert bench.session.turns[-1].forks
