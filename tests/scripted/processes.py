@@ -16,26 +16,33 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
+def pause(waited: float) -> float:
+    """Seconds until the next look at something that has been waited for so long: looks cost what others compute with."""
+    return min(max(waited / 20, 0.01), 0.1)
+
+
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
     """Wait until the condition holds and return what it returned; fail, naming it, if it does not in time."""
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
     while not (found := condition()):
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
+        waited = time.monotonic() - begin
+        assert waited < seconds, f"not within {seconds} s: {what}"
+        time.sleep(pause(waited))
     return found
 
 
 async def wait_until_async(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
     """The same on an event loop, which runs meanwhile. What the condition returns may have to be awaited."""
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
     while True:
         found = condition()
         if inspect.isawaitable(found):
             found = await found
         if found:
             return found
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.01)
+        waited = time.monotonic() - begin
+        assert waited < seconds, f"not within {seconds} s: {what}"
+        await asyncio.sleep(pause(waited))
 
 
 def kill_all_of(folder: Path, word: str) -> None:
