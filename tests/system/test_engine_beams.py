@@ -160,7 +160,7 @@ def test_a_search_goes_on_through_deaths_of_its_engine_and_of_its_manager(model:
 @pytest.mark.long
 def test_an_engine_that_is_stopped_leaves_its_searches_to_the_next(model: Path, world: EngineWorld) -> None:
     ways = ("--blocks", "120")
-    engine = world.start_engine(model, *ways, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="0.1")
+    engine = world.start_engine(model, *ways, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="0")
     door = world.door()
     longest = 48
     prompts = [random_ids(length, 90 + length) for length in (15, longest)]
@@ -168,17 +168,19 @@ def test_an_engine_that_is_stopped_leaves_its_searches_to_the_next(model: Path, 
         Search(prompt, 80, end_ids=ends_for(model, prompt, 2), length_penalty=2.0, early_stopping=NEVER)
         for prompt in prompts
     ]
-    keys = door.start(*(search.start for search in searches))
-    for tokens in (3, 14):
-        with world.held(position=longest + tokens):
+    with world.held(position=longest) as hold:
+        keys = door.start(*(search.start for search in searches))
+        for tokens in (3, 14):
+            hold.move(position=longest + tokens)
             door.await_output(keys[-1], tokens)
+            wait_until(lambda: door.loads and not door.loads[-1].draining, "it tells of itself")
             engine.process.send_signal(signal.SIGTERM)
-            # Its time to leave is over long before what stands still goes on.
             wait_until(lambda: door.loads and door.loads[-1].draining, "it has heard of it")
-            time.sleep(0.5)
-        assert engine.process.wait(120) == 0
-        door.loads.clear()
-        engine = world.start_engine(model, *ways, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="0.1")
+            hold.let_go()
+            assert engine.process.wait(120) == 0
+            # The next one has no more than it goes on with.
+            hold.move(position=longest + 30)
+            engine = world.start_engine(model, *ways, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="0")
     for search in searches:
         search.check(door, model)
     assert len(engine.events("adopted")) == WIDTH * len(searches)
