@@ -258,7 +258,7 @@ class Engine:
         turn = build_turn(self)
         steps = (self.launched_step, self.completed_step)
         due = self._clock() - self._last_turn > 0.02 and bool(self.sequences or self.queue)
-        if turn.is_empty and steps == self._said and not self.session.turn_wanted.is_set() and not due:
+        if turn.says_nothing_new and steps == self._said and not self.session.turn_wanted.is_set() and not due:
             return
         self.points.reach("before-report")
         self._said, self._turn, self._steps_in_turn = steps, turn, 0

@@ -50,11 +50,12 @@ class Turn:
     asked: dict[bytes, Request] = field(default_factory=dict)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing is said beside the steps."""
-        said = (self.appended, self.ending, self.forked, self.moved, self.reserved, self.leaving, self.returning)
+    def says_nothing_new(self) -> bool:
+        """Whether nothing is said beside the steps, and nothing asked for but what was not to be had the last time."""
+        said = (self.appended, self.ending, self.forked, self.moved, self.leaving, self.returning)
+        wanted = [s for s in self.reserved if not s.short]
         message = self.message
-        return not any(said) and not self.asked and not len(message.tickets_done) and not len(message.progress.handles)
+        return not any((*said, wanted, self.asked, len(message.tickets_done), len(message.progress.handles)))
 
 
 def ints(values: Iterable[int]) -> Ints:
