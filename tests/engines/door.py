@@ -13,6 +13,7 @@ import grpc
 from executor.outputs import uuids_of
 from pagehold.blockmgr.v1 import block_manager_service_pb2_grpc, sequence_pb2
 from pagehold.engine.v1 import description_pb2, engine_service_pb2_grpc, request_pb2, submit_pb2
+from tests.engines.holds import Hold
 from tests.scripted.processes import wait_until
 
 CHANNEL = [
@@ -53,6 +54,7 @@ class Door:
         self._changed = threading.Condition()
         self._requests: deque[submit_pb2.SubmitRequest] = deque()
         self._stream = 0
+        self._accepted_in: dict[bytes, int] = {}
         self._channel = grpc.insecure_channel(f"unix:{runtime_dir}/engines/{engine}.sock", options=CHANNEL)
         self._manager = grpc.insecure_channel(f"unix:{runtime_dir}/blockmgr.sock", options=CHANNEL)
         self._closed = False
@@ -126,8 +128,10 @@ class Door:
         wait_until(lambda: key in self.refused, f"{key.hex()} is refused", seconds)
         return self.refused[key]
 
-    def await_output(self, key: bytes, tokens: int, seconds: float = 120.0) -> None:
-        """Wait until so many tokens of output are recorded, or the sequence has ended."""
+    def await_output(self, key: bytes, tokens: int, seconds: float = 120.0, hold: Hold | None = None) -> None:
+        """Wait until so many tokens of output are recorded, or the sequence has ended; ``hold``: where it may stand behind
+        another that stands still.
+        """
 
         def there() -> bool:
             accepted = self.accepted.get(key)
@@ -136,7 +140,19 @@ class Door:
             recorded = max(self.recorded.get(accepted.handle, 0), accepted.tokens)
             return key in self.ended or recorded >= accepted.prompt_tokens + tokens
 
-        wait_until(there, f"{tokens} tokens of {key.hex()}", seconds)
+        moved = time.monotonic()
+
+        def comes() -> bool:
+            nonlocal moved
+            if self._accepted_in.get(key) != self._stream:
+                # By no engine that lives.
+                moved = time.monotonic()
+            elif hold is not None and time.monotonic() > moved + 1.0 and not there():
+                moved = time.monotonic()
+                hold.make_way()
+            return there()
+
+        wait_until(comes, f"{tokens} tokens of {key.hex()}", seconds)
 
     def await_ended(self, key: bytes, seconds: float = 120.0) -> submit_pb2.Ended:
         """Wait until a sequence has ended."""
@@ -145,9 +161,13 @@ class Door:
         return self.ended[key]
 
     def output(self, key: bytes, seconds: float = 120.0) -> list[int]:
-        """The output of a sequence that has ended, as the manager keeps it."""
-        self.await_ended(key, seconds)
-        finished = self.lookup(key).finished
+        """The output of a sequence that has ended, as the manager keeps it. If that was just before its engine died, the next
+        engine says so.
+        """
+        self.await_over(key, seconds=seconds)
+        found = self.lookup(key)
+        assert found.WhichOneof("found") == "finished", self.refused.get(key)
+        finished = found.finished
         return list(finished.ids[finished.prompt : finished.final_length])
 
     def lookup(self, key: bytes) -> sequence_pb2.LookupSequenceResponse:
@@ -209,6 +229,7 @@ class Door:
     def _take(self, response: submit_pb2.SubmitResponse) -> None:
         for accepted in response.accepted:
             self.accepted[accepted.uuid] = accepted
+            self._accepted_in[accepted.uuid] = self._stream
         for refused in response.refused:
             self.refused[refused.uuid] = refused
         for handle, tokens in zip(response.recorded.handles, response.recorded.tokens, strict=True):

@@ -15,14 +15,21 @@ class Hold:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._position = 0
 
     def move(self, *, token: int | None = None, position: int | None = None, steps: int | None = None) -> None:
         """Let those stand still from now on, and no others, that have a token of this id, or feed a position from this one
         on, or come behind so many of their engine.
         """
+        self._position = position or 0
         draft = self._file.with_suffix(".draft")
         draft.write_text(json.dumps({"token": token, "position": position, "steps": steps}))
         draft.rename(self._file)
+
+    def make_way(self) -> None:
+        """Let the furthest go on by one position: where others have had to wait for blocks, it may stand in their way."""
+        if self._position:
+            self.move(position=self._position + 1)
 
     def let_go(self) -> None:
         """Let all go on."""

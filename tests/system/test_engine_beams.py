@@ -121,7 +121,7 @@ def test_beams_share_what_they_have_in_common_and_dead_ones_give_back_their_bloc
         (key,) = door.start(search.start)
         for position in (*range(323, 359, 5), 359):
             hold.move(position=position)
-            door.await_output(key, position + 1 - 321)
+            door.await_output(key, position + 1 - 321, hold=hold)
             used.append(sum(one.blocks for one in world.statistics().tiers[0].states if one.state in USED))
     search.check(door, model)
     # 20 blocks of the prompt; of each beam its last two, and another on its way for what is ahead of it.
@@ -144,7 +144,7 @@ def test_a_search_goes_on_through_deaths_of_its_engine_and_of_its_manager(model:
         for tokens, dies in ((5, "engine"), (16, "manager"), (27, "engine")):
             # All stand still once the longest has come so far.
             hold.move(position=longest + tokens)
-            door.await_output(keys[-1], tokens)
+            door.await_output(keys[-1], tokens, hold=hold)
             if dies == "manager":
                 world.kill_manager()
             else:
@@ -172,7 +172,7 @@ def test_an_engine_that_is_stopped_leaves_its_searches_to_the_next(model: Path, 
         keys = door.start(*(search.start for search in searches))
         for tokens in (3, 14):
             hold.move(position=longest + tokens)
-            door.await_output(keys[-1], tokens)
+            door.await_output(keys[-1], tokens, hold=hold)
             wait_until(lambda: door.loads and not door.loads[-1].draining, "it tells of itself")
             engine.process.send_signal(signal.SIGTERM)
             wait_until(lambda: door.loads and door.loads[-1].draining, "it has heard of it")
@@ -218,10 +218,10 @@ def test_a_search_that_is_cancelled_ends_with_all_of_its_beams(model: Path, serv
     world, door = served
     prompt = random_ids(33, 9)
     searches = [Search(prompt, 300, end_ids=ends_for(model, prompt, 2), early_stopping=NEVER) for _ in range(2)]
-    with world.held(position=33 + 10):
+    with world.held(position=33 + 10) as hold:
         keys = door.start(*(search.start for search in searches))
         for key in keys:
-            door.await_output(key, 8)
+            door.await_output(key, 8, hold=hold)
         door.say(cancels=[keys[0]])
         handle = door.accepted[keys[1]].handle
         door.manager.CancelSequence(sequence_pb2.CancelSequenceRequest(handle=handle), timeout=60)

@@ -73,7 +73,7 @@ def test_tables_grow_block_by_block_and_what_others_left_in_blocks_is_never_read
             door.start(start)
             for position in range(length, length + 2 * BLOCK - 2, 3):
                 hold.move(position=position)
-                door.await_output(start.uuid, position + 1 - length)
+                door.await_output(start.uuid, position + 1 - length, hold=hold)
                 check_table(poisoned, start.uuid)
         assert door.output(start.uuid) == generate(tiny(model), [prompt], 2 * BLOCK)[0]
     poisoned.check_all_free()
@@ -119,10 +119,10 @@ def test_whoever_gets_the_blocks_of_one_that_ends_has_the_ids_that_it_gets_alone
 ) -> None:
     first = [start_of(random_ids(20, 9100 + place), max_tokens=108) for place in range(FILLING)]
     prompts = [random_ids(60, 9200 + place) for place in range(FILLING)]
-    with world.held(position=24):
+    with world.held(position=24) as hold:
         door.start(*first)
         for start in first:
-            door.await_output(start.uuid, 3)
+            door.await_output(start.uuid, 3, hold=hold)
         waiting = door.start(*[start_of(prompt, max_tokens=68) for prompt in prompts])
         door.await_listed(*waiting)
         for start in first:

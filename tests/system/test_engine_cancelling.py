@@ -118,9 +118,9 @@ def test_twice_after_the_end_and_unknown_change_nothing_for_neighbours(model: Pa
 
 def test_a_hundred_cancelled_at_once_are_counted_and_nothing_runs_any_more(world: EngineWorld, door: Door) -> None:
     before = figures(world)
-    with world.held(position=30):
+    with world.held(position=30) as hold:
         keys = door.start(*[start_of(random_ids(20, 500 + place), max_tokens=100) for place in range(100)])
-        door.await_output(keys[0], 2)
+        door.await_output(keys[0], 2, hold=hold)
         door.say(cancels=keys)
         door.await_over(*keys)
 

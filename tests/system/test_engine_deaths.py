@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from executor.models.generate import generate
 from pagehold.common.v1 import states_pb2
 from tests.engines.door import Door, start_of
-from tests.engines.world import EngineWorld, engine_world, save_tiny, tiny
+from tests.engines.world import EngineProcess, EngineWorld, engine_world, save_tiny, tiny
 from tests.models.checkpoints import random_ids
 from tests.scripted.processes import wait_until
 
@@ -20,6 +21,23 @@ FLAGS = ("--chunk", "16", "--step-tokens", "64")
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[EngineWorld]:
+    """A world in which engines die: whoever needs one takes the one that ``living`` finds or starts."""
+    with engine_world(probe_seconds=5) as world:
+        yield world
+
+
+def start(world: EngineWorld, model: Path, **environment: str) -> EngineProcess:
+    return world.start_engine(model, *FLAGS, faulty=True, **{"PAGEHOLD_ENGINE_STOP_GRACE": "600"} | environment)
+
+
+def living(world: EngineWorld, model: Path) -> EngineProcess:
+    """The last engine, or another one if that has ended."""
+    lives = world.engines and world.engines[-1].process.poll() is None
+    return world.engines[-1] if lives else start(world, model)
 
 
 LONGEST = 57
@@ -39,22 +57,20 @@ def check(model: Path, world: EngineWorld, door: Door, keys: list[bytes], prompt
     assert world.violated_invariants() == []
 
 
-def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path) -> None:
-    prompts = prompts_of(1)
-    with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True)
-        door = world.door()
-        with world.held(position=LONGEST) as hold:
+def test_a_killed_engine_goes_on_where_completed_steps_had_come(model: Path, mortal: EngineWorld) -> None:
+    prompts, engine = prompts_of(1), living(mortal, model)
+    with mortal.door() as door:
+        with mortal.held(position=LONGEST) as hold:
             keys = submit(door, prompts)
             for tokens in (10, 25):
                 hold.move(position=LONGEST + tokens)
                 for key in keys:
-                    door.await_output(key, tokens)
+                    door.await_output(key, tokens, hold=hold)
                 engine.kill()
-                engine = world.start_engine(model, *FLAGS, faulty=True)
-        check(model, world, door, keys, prompts)
+                engine = start(mortal, model)
+        check(model, mortal, door, keys, prompts)
         assert len(engine.events("adopted")) == len(keys)
-        world.check_all_free()
+        mortal.check_all_free()
 
 
 @pytest.mark.long
@@ -76,23 +92,22 @@ def test_killed_in_mid_prefill_no_completed_prompt_token_is_computed_again(model
         world.check_all_free()
 
 
-def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path) -> None:
+def test_a_manager_killed_in_mid_generation_is_waited_for(model: Path, mortal: EngineWorld) -> None:
     prompts = prompts_of(30)
-    with engine_world() as world:
-        world.start_engine(model, *FLAGS, faulty=True)
-        door = world.door()
-        with world.held(position=LONGEST) as hold:
+    living(mortal, model)
+    with mortal.door() as door:
+        with mortal.held(position=LONGEST) as hold:
             keys = submit(door, prompts)
             for furthest, each in ((5, 5), (40, 15)):
                 hold.move(position=LONGEST + furthest)
                 for key in keys:
-                    door.await_output(key, each)
-                pid = world.kill_manager()
+                    door.await_output(key, each, hold=hold)
+                pid = mortal.kill_manager()
                 # They go on as far as the blocks reach that each has, and wait.
                 hold.move(position=LONGEST + furthest + 15)
-                world.await_manager(other_than=pid)
-        check(model, world, door, keys, prompts)
-        world.check_all_free()
+                mortal.await_manager(other_than=pid)
+        check(model, mortal, door, keys, prompts)
+        mortal.check_all_free()
 
 
 @pytest.mark.long
@@ -101,10 +116,10 @@ def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> Non
     with engine_world() as world:
         engine = world.start_engine(model, *FLAGS, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="0")
         door = world.door()
-        with world.held(position=LONGEST + 5):
+        with world.held(position=LONGEST + 5) as hold:
             keys = submit(door, prompts)
             for key in keys:
-                door.await_output(key, 5)
+                door.await_output(key, 5, hold=hold)
             os.kill(engine.pid, signal.SIGTERM)
             wait_until(lambda: door.loads and door.loads[-1].draining, "the engine has heard of it")
         assert engine.process.wait(120) == 0
@@ -113,36 +128,35 @@ def test_an_engine_told_to_stop_leaves_what_runs_to_the_next(model: Path) -> Non
         check(model, world, door, keys, prompts)
 
 
-def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Path) -> None:
-    prompts = prompts_of(50)
-    with engine_world() as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, PAGEHOLD_ENGINE_STOP_GRACE="600")
-        door = world.door()
-        with world.held(position=LONGEST + 5):
+def test_an_engine_told_to_stop_ends_what_it_can_and_takes_on_nothing(model: Path, mortal: EngineWorld) -> None:
+    prompts, engine = prompts_of(50), living(mortal, model)
+    with mortal.door() as door:
+        with mortal.held(position=LONGEST + 5) as hold:
             keys = submit(door, prompts)
             for key in keys:
-                door.await_output(key, 5)
+                door.await_output(key, 5, hold=hold)
             os.kill(engine.pid, signal.SIGTERM)
             wait_until(lambda: door.loads and door.loads[-1].draining, "the engine drains")
             late = door.start(start_of([5]))[0]
             assert door.await_refused(late).refusal == states_pb2.REFUSAL_UNSPECIFIED
-        check(model, world, door, keys, prompts)
+        check(model, mortal, door, keys, prompts)
         assert engine.process.wait(120) == 0
 
 
-def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(model: Path) -> None:
+def test_a_frozen_engine_is_killed_when_its_lease_is_over_and_another_goes_on(model: Path, mortal: EngineWorld) -> None:
     prompts = prompts_of(60)
-    with engine_world(probe_seconds=5) as world:
-        engine = world.start_engine(model, *FLAGS, faulty=True, PAGEHOLD_ENGINE_LEASE_SECONDS="6")
-        door = world.door()
-        with world.held(position=LONGEST + 5):
+    if mortal.engines:
+        mortal.engines[-1].kill()
+    engine = start(mortal, model, PAGEHOLD_ENGINE_LEASE_SECONDS="6")
+    with mortal.door() as door:
+        with mortal.held(position=LONGEST + 5) as hold:
             keys = submit(door, prompts)
             for key in keys:
-                door.await_output(key, 5)
+                door.await_output(key, 5, hold=hold)
             os.kill(engine.pid, signal.SIGSTOP)
             assert engine.process.wait(120) == -signal.SIGKILL
-        world.start_engine(model, *FLAGS, PAGEHOLD_ENGINE_LEASE_SECONDS="60")
-        check(model, world, door, keys, prompts)
+        start(mortal, model)
+        check(model, mortal, door, keys, prompts)
 
 
 @pytest.mark.long
@@ -153,12 +167,12 @@ def test_a_request_that_kills_engines_ends_and_nobody_elses(model: Path) -> None
     with engine_world() as world:
         engines = [world.start_engine(model, *FLAGS, faulty=True, DIE_AT="0")]
         door = world.door()
-        with world.held(position=30):
+        with world.held(position=30) as hold:
             keys = door.start(
                 *[start_of(prompt, max_tokens=OUTPUT, min_tokens=OUTPUT, end_ids=[0]) for prompt in prompts]
             )
             for key in keys:
-                door.await_output(key, 3)
+                door.await_output(key, 3, hold=hold)
             killer = door.start(start_of(poison, max_tokens=5))[0]
             door.await_accepted(killer)
 
@@ -213,9 +227,9 @@ def test_another_model_is_refused_while_a_sequence_of_the_first_lives(model: Pat
     with engine_world() as world:
         engine = world.start_engine(model, *FLAGS, "--served-name", "tiny", faulty=True)
         door = world.door()
-        with world.held(position=50):
+        with world.held(position=50) as hold:
             key = door.start(start_of(prompt, max_tokens=OUTPUT))[0]
-            door.await_output(key, 5)
+            door.await_output(key, 5, hold=hold)
             engine.kill()
         refused = world.start_engine(other, "--served-name", "tiny")
         assert refused.process.wait(120) != 0

@@ -65,10 +65,10 @@ LENGTHS = range(10, 46, 7)
 def beside(world: EngineWorld, door: Door, seed: int, start: submit_pb2.Start) -> dict[bytes, list[int]]:
     """Start something once its neighbours decode, and before they have come far: their prompts by key."""
     prompts = [random_ids(length, seed + length) for length in LENGTHS]
-    with world.held(position=LENGTHS[-1] + 3):
+    with world.held(position=LENGTHS[-1] + 3) as hold:
         keys = door.start(*[start_of(prompt, max_tokens=OUTPUT, min_tokens=OUTPUT) for prompt in prompts])
         for key in keys:
-            door.await_output(key, 3)
+            door.await_output(key, 3, hold=hold)
         door.start(start)
         door.await_accepted(start.uuid)
     return dict(zip(keys, prompts, strict=True))

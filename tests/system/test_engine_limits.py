@@ -144,9 +144,9 @@ def test_a_deadline_ends_what_runs_with_what_it_has_and_refuses_what_waits(world
 
 def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(world: EngineWorld, door: Door) -> None:
     start = start_of(random_ids(20, 8700), max_tokens=100)
-    with world.held(position=32):
+    with world.held(position=32) as hold:
         door.start(start)
-        door.await_output(start.uuid, 10)
+        door.await_output(start.uuid, 10, hold=hold)
         handle = door.accepted[start.uuid].handle
         door.manager.SetFinalLength(sequence_pb2.SetFinalLengthRequest(handle=handle, length=27), timeout=60)
     ended = door.await_ended(start.uuid)
@@ -156,9 +156,9 @@ def test_a_final_length_found_by_a_door_ends_the_sequence_as_a_stop(world: Engin
 
 def test_draining_refuses_what_waits_and_lets_the_rest_end(world: EngineWorld, door: Door) -> None:
     blocker, waiting = start_of(random_ids(40, 8800), **LONG), start_of(random_ids(120, 8801), max_tokens=8)
-    with world.held(position=BEGUN):
+    with world.held(position=BEGUN) as hold:
         door.start(blocker)
-        door.await_output(blocker.uuid, 3)
+        door.await_output(blocker.uuid, 3, hold=hold)
         door.start(waiting)
         door.await_listed(waiting.uuid)
         world.admin.Drain(pool_pb2.DrainRequest(), timeout=60)

@@ -25,7 +25,7 @@ def test_a_pool_shrinks_and_grows_under_a_running_engine(tmp_path: Path) -> None
         def beyond() -> int:
             return world.statistics().tiers[0].beyond_size
 
-        with world.held(position=20 + 30):
+        with world.held(position=20 + 30) as hold:
             # They take the low blocks, and are gone when the pool shrinks.
             first = door.start(*[start_of(random_ids(40, 9100 + place), max_tokens=8) for place in range(20)])
             for key in first:
@@ -34,7 +34,7 @@ def test_a_pool_shrinks_and_grows_under_a_running_engine(tmp_path: Path) -> None
             for key in first:
                 door.await_ended(key)
             for key in early:
-                door.await_output(key, 2)
+                door.await_output(key, 2, hold=hold)
             resize(FEW)
         wait_until(lambda: not beyond(), "nothing is left beyond the new size")
         assert world.statistics().counters.copies > 0

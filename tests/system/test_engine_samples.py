@@ -146,7 +146,7 @@ def test_eight_samples_of_a_thousand_tokens_hold_what_they_share_once(model: Pat
         for position in range(1000, 1000 + tokens - 1, 6):
             hold.move(position=position)
             for key in keys_of(start):
-                door.await_output(key, position + 1 - 1000)
+                door.await_output(key, position + 1 - 1000, hold=hold)
             held.append(sum(count.blocks for count in served.statistics().tiers[0].states if count.state in HELD))
     assert outputs_of(door, start) == alone(model, prompt, 8, 1, tokens)
     # 1,000 tokens fill 62 blocks; each has one of its own for what is left of the prompt, and for its output.
@@ -175,10 +175,10 @@ def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, served: Engine
     other = samples_of(random_ids(20, 40500), 2, seed=1, max_tokens=60)
     start = samples_of(random_ids(200, 40501), 7 if state == "waiting" else 4, seed=1, max_tokens=200)
     keys = keys_of(start)
-    with served.held(position={"waiting": 30, "prefill": 100}.get(state, 210)):
+    with served.held(position={"waiting": 30, "prefill": 100}.get(state, 210)) as hold:
         door.start(other)
         for key in keys_of(other):
-            door.await_output(key, 1)
+            door.await_output(key, 1, hold=hold)
         door.start(start)
         if state == "waiting":
             door.say(cancels=keys[:1])
@@ -186,7 +186,7 @@ def test_a_cancel_ends_all_samples_wherever_they_are(model: Path, served: Engine
         else:
             door.await_accepted(keys[0])
             for key in keys if state != "prefill" else ():
-                door.await_output(key, 2)
+                door.await_output(key, 2, hold=hold)
             door.say(cancels=keys[2:3] if state == "one" else keys[:1])
             assert {door.await_ended(key).reason for key in keys} == {states_pb2.FINISH_REASON_CANCELLED}
     assert outputs_of(door, other) == alone(model, random_ids(20, 40500), 2, 1, 60)
@@ -233,11 +233,11 @@ def test_samples_go_on_where_they_were_when_their_engine_is_killed(
     door = mortal.door()
     prompt = random_ids(41, 40200 + token)
     start = samples_of(prompt, 5, seed=3, max_tokens=24)
-    with mortal.held(position=41 + token if token else 32):
+    with mortal.held(position=41 + token if token else 32) as hold:
         door.start(start)
         door.await_accepted(start.uuid)
         for key in keys_of(start) if token else ():
-            door.await_output(key, token)
+            door.await_output(key, token, hold=hold)
         mortal.engines[-1].kill()
     mortal.start_engine(model, *MORTAL, faulty=True)
     assert outputs_of(door, start) == alone(model, prompt, 5, 3, 24)
