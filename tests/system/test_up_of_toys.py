@@ -1,6 +1,7 @@
 """What `up` does with children of any kind: what it finds from an earlier one, and what it does about those that fail."""
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -136,7 +137,10 @@ def test_a_process_that_ends_again_and_again_before_it_was_ready_ends_all_with_w
     start(folder, "manager=serve,engine=fail", PAGEHOLD_UP_ATTEMPTS="3")
     assert folder.await_exit() == 1
     assert "engine ended with code 7 and gave no reason" in folder.said()
-    assert "engine ended 3 times in a row: given up" in folder.said()
+    given_up = re.search(r"engine ended (\d+) times in a row: given up", folder.said())
+    assert given_up is not None
+    # Its keeper may have started it once more before `up` looked.
+    assert int(given_up[1]) >= 3
     assert folder.left() == []
 
 
