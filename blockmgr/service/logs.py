@@ -4,6 +4,7 @@ import logging
 import os
 import select
 import sys
+import threading
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -26,23 +27,30 @@ class LogLines:
         """Lines lost since the last one that was taken."""
         self._descriptor = descriptor
         self._is_cut = False
-        self._poller = select.poll()
-        self._poller.register(descriptor, select.POLLOUT)
+        # A signal's handler may log while its own thread does.
+        self._lock = threading.RLock()
 
     def write(self, line: str) -> int:
-        """Write a line, its end included, or lose it. Never raises, and never waits."""
+        """Write a line, its end included, or lose it. Never raises, and never waits. For any thread."""
+        with self._lock:
+            self._write(line)
+        return len(line)
+
+    def _write(self, line: str) -> None:
         data = (b"\n" if self._is_cut else b"") + line.encode(errors="backslashreplace")
         written = 0
+        # Not shared: it raises for whoever polls while another does.
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLOUT)
         try:
             while written < len(data):
-                if not any(event & select.POLLOUT for _, event in self._poller.poll(0)):
+                if not any(event & select.POLLOUT for _, event in poller.poll(0)):
                     raise BlockingIOError
                 written += os.write(self._descriptor, data[written : written + PIECE])
             self.lost, self._is_cut = 0, False
         except OSError:
             self.lost += 1
             self._is_cut = self._is_cut if not written else data[written - 1 : written] != b"\n"
-        return len(line)
 
     def flush(self) -> None:
         """Nothing is kept back."""

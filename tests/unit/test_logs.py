@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -87,3 +89,24 @@ def test_a_pipe_without_a_reader_ends_nothing() -> None:
     lines.write("nobody\n")
     os.close(theirs)
     assert lines.lost == 1
+
+
+def test_lines_of_several_threads_are_whole_and_none_of_them_ends_for_another(pipe: tuple[int, int]) -> None:
+    lines, wanted = LogLines(pipe[1]), 4000
+    taken = [f"{place} {'x' * 50}\n" for place in range(4)]
+
+    def write(line: str) -> bool:
+        count = 0
+        while count < wanted:
+            lines.write(line)
+            count += not lines.lost
+        return True
+
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.extend(iter(lambda: os.read(pipe[0], 1 << 16), b"end\n")))
+    reader.start()
+    with ThreadPoolExecutor(len(taken)) as threads:
+        assert list(threads.map(write, taken)) == [True] * len(taken)
+    while os.write(pipe[1], b"end\n") and reader.is_alive():
+        reader.join(0.1)
+    assert {*b"".join(read).decode().splitlines(keepends=True)} - {"end\n", "\n"} == {*taken}
