@@ -11,6 +11,7 @@ from executor.engine.news import Refused, Stream, Unknown
 from executor.engine.request import Request, RequestRefused
 from executor.engine.waiting import Waiting
 from executor.engine.work import Work, accepted
+from executor.outputs import uuid_of
 from pagehold.engine.v1 import submit_pb2
 
 
@@ -22,7 +23,7 @@ def start(work: Work, request: Request, stream: Stream) -> None:
     elif uuid in work.asked or work.waiting.get(uuid) is not None:
         return
     elif work.draining or work.stopping:
-        _refuse(work, uuid, submit_pb2.REFUSED_BY_DRAINING)
+        work.news.append(Refused(uuid, by=submit_pb2.REFUSED_BY_DRAINING))
     elif work.waiting.is_full:
         limit = work.waiting.limit
         work.news.append(
@@ -36,7 +37,7 @@ def _queue(work: Work, request: Request) -> None:
     try:
         request.check(work.limits, work.max_running)
     except RequestRefused as error:
-        refuse(work, request, error)
+        work.news.append(_refusal(request, error))
     else:
         # Kept with it: what its age is must not depend on who works on it.
         request.kept.arrived = request.kept.arrived or work.now()
@@ -59,7 +60,7 @@ def cancel(work: Work, uuid: bytes) -> None:
     waiting = work.waiting.get(uuid)
     if waiting is not None:
         work.waiting.remove(waiting)
-        _refuse(work, uuid, submit_pb2.REFUSED_BY_CANCEL)
+        turn_away(work, waiting.request, Refused(uuid, by=submit_pb2.REFUSED_BY_CANCEL))
     elif uuid in work.asked:
         work.asked[uuid].cancelled = True
     elif uuid in work.by_uuid:
@@ -70,7 +71,7 @@ def refuse_waiting(work: Work) -> None:
     """Nothing new is admitted: those who wait may try elsewhere."""
     for waiting in list(work.waiting):
         work.waiting.remove(waiting)
-        _refuse(work, waiting.request.uuid, submit_pb2.REFUSED_BY_DRAINING)
+        turn_away(work, waiting.request, Refused(waiting.request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
 
 
 def take_size(work: Work, usable_blocks: int) -> None:
@@ -83,7 +84,7 @@ def take_size(work: Work, usable_blocks: int) -> None:
             waiting.request.check(work.limits, work.max_running)
         except RequestRefused as error:
             work.waiting.remove(waiting)
-            refuse(work, waiting.request, error)
+            turn_away(work, waiting.request, _refusal(waiting.request, error))
 
 
 def expire(work: Work) -> float:
@@ -98,19 +99,20 @@ def _end_late(work: Work, uuid: bytes) -> None:
     waiting = work.waiting.get(uuid)
     if waiting is not None:
         work.waiting.remove(waiting)
-        _refuse(work, uuid, submit_pb2.REFUSED_BY_DEADLINE)
+        turn_away(work, waiting.request, Refused(uuid, by=submit_pb2.REFUSED_BY_DEADLINE))
     elif uuid in work.asked:
         work.asked[uuid].late = True
     elif uuid in work.by_uuid:
         work.by_uuid[uuid].end(FinishReason.DEADLINE)
 
 
-def refuse(work: Work, request: Request, error: RequestRefused) -> None:
-    """Say why a request cannot be taken."""
-    work.news.append(
-        Refused(request.uuid, error.refusal, needed=error.needed, available=error.available, detail=str(error))
-    )
+def turn_away(work: Work, request: Request, refused: Refused) -> None:
+    """A request that has waited is not accepted. Whoever follows another of its outputs was to hear when that comes; those
+    may be here if it was asked for again when its first output had ended.
+    """
+    others = [uuid_of(request.uuid, output) for output in range(1, request.outputs)]
+    work.news += [refused, *[Unknown(uuid) for uuid in others if uuid not in work.by_uuid]]
 
 
-def _refuse(work: Work, uuid: bytes, by: submit_pb2.RefusedBy) -> None:
-    work.news.append(Refused(uuid, by=by))
+def _refusal(request: Request, error: RequestRefused) -> Refused:
+    return Refused(request.uuid, error.refusal, needed=error.needed, available=error.available, detail=str(error))

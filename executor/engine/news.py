@@ -64,10 +64,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A stream wants to follow what the engine does not work on."""
+    """What is followed is nothing that the engine works on. ``to``: the stream that has just asked, or None for all that
+    follow it.
+    """
 
     uuid: bytes
-    to: Stream
+    to: Stream | None = None
 
 
 News = Accepted | Refused | Recorded | Computing | Ended | Unknown

@@ -9,7 +9,7 @@ from blockmgr.core.states import FinishReason, Refusal, Residency
 from executor.engine.beam_turns import take_beams
 from executor.engine.device import Device
 from executor.engine.flight import Flight
-from executor.engine.intake import refuse_waiting
+from executor.engine.intake import refuse_waiting, turn_away
 from executor.engine.moves import make_room, take_moves
 from executor.engine.news import Ended, Recorded, Refused
 from executor.engine.pace import Pace
@@ -83,23 +83,20 @@ def _take_admission(work: Work, waiting: Waiting, admitted: Admitted) -> Sequenc
             sequence.end(FinishReason.CANCELLED if waiting.cancelled else FinishReason.DEADLINE)
         return sequence
     if waiting.cancelled:
-        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_CANCEL))
+        turn_away(work, request, Refused(request.uuid, by=submit_pb2.REFUSED_BY_CANCEL))
     elif waiting.late:
-        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DEADLINE))
+        turn_away(work, request, Refused(request.uuid, by=submit_pb2.REFUSED_BY_DEADLINE))
     elif admitted.refusal == Refusal.DRAINING or (admitted.refusal in NOT_NOW and work.stopping):
-        work.news.append(Refused(request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
+        turn_away(work, request, Refused(request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
     elif admitted.refusal in NOT_NOW:
         work.waiting.put_back(waiting)
         work.blocked = True
     else:
-        work.news.append(
-            Refused(
-                request.uuid,
-                admitted.refusal,
-                needed=admitted.needed,
-                available=admitted.available,
-                detail=admitted.detail,
-            )
+        needed, available = admitted.needed, admitted.available
+        turn_away(
+            work,
+            request,
+            Refused(request.uuid, admitted.refusal, needed=needed, available=available, detail=admitted.detail),
         )
     return None
 

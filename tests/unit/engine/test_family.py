@@ -22,6 +22,7 @@ from executor.engine.waiting import Waiting
 from executor.engine.work import Work
 from executor.engine.worklist import list_work
 from executor.outputs import seed_of, uuid_of
+from pagehold.engine.v1 import submit_pb2
 from tests.unit.engine.fakes import Bench
 from tests.unit.engine.sequences import BLOCK, LIMITS, decoding, request
 
@@ -190,6 +191,44 @@ def test_outputs_are_followed_while_their_request_still_waits() -> None:
     assert work.news == []
     intake.follow(work, uuid_of(asked.uuid, 3), 1)
     assert [type(one) for one in work.news] == [Unknown]
+
+
+def test_who_follows_another_output_of_a_request_that_is_turned_away_hears_that_it_is_not_here() -> None:
+    work = Work(LIMITS, 8, 100)
+    asked = several()
+    others = [Unknown(uuid_of(asked.uuid, output)) for output in range(1, asked.outputs)]
+    work.waiting.add(Waiting(asked))
+    intake.follow(work, others[-1].uuid, 1)
+    assert work.news == []
+    intake.cancel(work, asked.uuid)
+    assert work.news == [Refused(asked.uuid, by=submit_pb2.REFUSED_BY_CANCEL), *others]
+
+
+def test_who_asks_again_for_a_request_that_has_ended_hears_that_no_other_output_of_it_is_here() -> None:
+    bench = Bench()
+    asked = several(20, outputs=3)
+    others = [uuid_of(asked.uuid, output) for output in (1, 2)]
+    bench.inbox.put(Start(asked, 1))
+    for uuid in others:
+        bench.inbox.put(Follow(uuid, 1))
+    bench.go()
+    assert bench.news == []
+    bench.session.refuse(Refusal.DUPLICATE)
+    bench.go()
+    assert bench.news == [Refused(asked.uuid, Refusal.DUPLICATE, needed=1), *map(Unknown, others)]
+
+
+def test_who_asks_again_for_a_request_whose_first_output_has_ended_goes_on_following_the_others() -> None:
+    bench = Bench()
+    asked = several(20, outputs=3)
+    bench.work.take_up(Sequence(asked.sibling(1), handle_of(1, 5), asked.prompt.tolist(), recorded=20))
+    bench.work.families.settle()
+    bench.inbox.put(Start(asked, 1))
+    bench.go()
+    bench.session.refuse(Refusal.DUPLICATE)
+    bench.go()
+    told = [one for one in bench.news if isinstance(one, Refused | Unknown)]
+    assert told == [Refused(asked.uuid, Refusal.DUPLICATE, needed=1), Unknown(uuid_of(asked.uuid, 2))]
 
 
 def test_a_request_waits_until_there_are_places_for_all_its_outputs() -> None:
