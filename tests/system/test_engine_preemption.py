@@ -20,7 +20,7 @@ from tests.models.checkpoints import random_ids
 from tests.scripted.processes import wait_until
 
 LONG = pytest.mark.long
-REQUESTS, OUTPUT = 48, 60
+REQUESTS, OUTPUT = 64, 72
 
 LENGTHS = [3 + index * 7 % 53 for index in range(REQUESTS)]
 """Of the prompts: most of what each needs, it needs only in the end."""
@@ -85,12 +85,12 @@ def test_a_third_of_the_blocks_needed_is_enough_for_all(model: Path, preempt: st
 
 
 def test_two_engines_in_one_pool_that_is_too_small_for_both_do_not_starve_each_other(model: Path) -> None:
-    prompts = [random_ids(length, 21000 + index) for index, length in enumerate(LENGTHS[:24])]
+    prompts = [random_ids(length, 21000 + index) for index, length in enumerate(LENGTHS[:32])]
     with engine_world() as world:
         for name in ("one", "two"):
             world.start_engine(
                 model,
-                *("--name", name, "--blocks", str(PEAK // 6), "--host-blocks", "20", "--max-running", "16"),
+                *("--name", name, "--blocks", str(PEAK // 8), "--host-blocks", "20", "--max-running", "16"),
                 *("--chunk", "64", "--step-tokens", "128"),
             )
             world.door(name).describe()
@@ -108,7 +108,7 @@ def test_two_engines_in_one_pool_that_is_too_small_for_both_do_not_starve_each_o
 @pytest.mark.long
 def test_what_made_room_is_taken_up_by_the_next_engine_and_goes_on(model: Path) -> None:
     prompts = [random_ids(length, 22000 + index) for index, length in enumerate(LENGTHS[:24])]
-    ways = ("--blocks", str(PEAK // 8), "--host-blocks", "200", "--chunk", "64", "--step-tokens", "128")
+    ways = ("--blocks", str(PEAK // 12), "--host-blocks", "200", "--chunk", "64", "--step-tokens", "128")
     with engine_world() as world:
         for preempt in ("swap", "recompute"):
             engine = world.start_engine(model, *ways, "--preempt", preempt, faulty=True)
@@ -133,7 +133,7 @@ def test_what_is_away_can_be_cancelled_and_gives_back_all_it_has(model: Path, pr
     with engine_world() as world:
         world.start_engine(
             model,
-            *("--blocks", str(PEAK // 8), "--host-blocks", "200", "--preempt", preempt, "--chunk", "64"),
+            *("--blocks", str(PEAK // 12), "--host-blocks", "200", "--preempt", preempt, "--chunk", "64"),
             faulty=True,
         )
         door = world.door()
@@ -220,7 +220,7 @@ def test_blocks_are_given_out_only_when_late_copies_have_left_them(model: Path, 
     with engine_world() as world:
         engine = world.start_engine(
             model,
-            *("--blocks", str(PEAK // 7), "--host-blocks", str(host_blocks), "--preempt", "swap"),
+            *("--blocks", str(PEAK // 9), "--host-blocks", str(host_blocks), "--preempt", "swap"),
             *("--chunk", "64", "--step-tokens", "256"),
             faulty=True,
             LATE_COPIES="0.05",

@@ -13,7 +13,7 @@ from tests.models.checkpoints import random_ids
 from tests.scripted.processes import wait_until
 
 BLOCK = 16
-LONG, SHARED = 1024, 496
+LONG, SHARED = 4096, 2000
 """Tokens of prompts, all of them in whole blocks."""
 
 
@@ -29,7 +29,7 @@ def computed(world: EngineWorld) -> int:
 
 
 def test_what_is_cached_outlives_its_engine_and_a_burst_is_computed_once(model: Path) -> None:
-    ways = ("--blocks", "200", "--chunk", "128", "--step-tokens", "256")
+    ways = ("--blocks", "900", "--chunk", "512", "--step-tokens", "1024")
     with engine_world() as world:
         engine = world.start_engine(model, *ways)
         door = world.door()

@@ -66,7 +66,7 @@ class PoolMachine(MortalMachine):
 
 TestPool: Any = PoolMachine.TestCase
 TestPool.settings = settings(
-    max_examples=EXAMPLES or 120,
+    max_examples=EXAMPLES or 200,
     stateful_step_count=STEPS,
     deadline=None,
     derandomize=not EXAMPLES,
