@@ -1,7 +1,7 @@
 """What lies with the descriptor store, under which names: all that has to outlive the manager's process."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 import structlog
@@ -31,17 +31,25 @@ class Deposits:
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
 
-    async def put(self, name: str, descriptors: list[int]) -> None:
-        """Make something safe with the store. ``NotServing`` while that is being restarted."""
+    async def put(self, named: Mapping[str, list[int]]) -> None:
+        """Make what the store has nothing of yet safe with it: all of it or none.
+
+        Raises ``NotServing`` while it is being restarted.
+        """
         try:
-            await self._notifier.deposit(name, descriptors)
-        except NotifyError as error:
-            raise NotServing(f"nothing can be made safe just now: {error}") from error
+            for name, descriptors in named.items():
+                await self._notifier.deposit(name, descriptors)
+        except BaseException as error:
+            # What it took of this must not be taken for what comes under these names next.
+            for name in named:
+                self.forget(name)
+            if isinstance(error, NotifyError):
+                raise NotServing(f"nothing can be made safe just now: {error}") from error
+            raise
 
     async def put_processes(self, instance: bytes, processes: Sequence[Process]) -> None:
         """Make the descriptors of an executor's processes safe, by which its death is proven."""
-        for name, pidfds in by_name(instance, processes).items():
-            await self.put(name, pidfds)
+        await self.put(by_name(instance, processes))
 
     async def put_everything(self, redo: RedoLog, pools: Iterable[ManagedPool], members: Iterable[Member]) -> None:
         """Give a new descriptor store all that the old one had. ``NotifyError`` if it does not take it."""

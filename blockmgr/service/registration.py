@@ -78,12 +78,8 @@ class Registrar:
         managed = create_pool(spec, number, memory, manager.redo, manager.encode, manager.publisher(spec.name))
         try:
             # Memory and ledger are safe with the store before anybody relies on them.
-            for stored, descriptor in managed.stored_descriptors().items():
-                await manager.deposits.put(stored, [descriptor])
+            await manager.deposits.put({name: [one] for name, one in managed.stored_descriptors().items()})
         except BaseException:
-            # What the store has of it must not be taken for a part of the next pool of this name.
-            for stored in managed.stored_descriptors():
-                manager.deposits.forget(stored)
             managed.close()
             raise
         manager.take_in(managed)

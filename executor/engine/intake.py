@@ -59,8 +59,7 @@ def cancel(work: Work, uuid: bytes) -> None:
     """End a request with all its outputs, wherever it stands. Unknown ones have ended already."""
     waiting = work.waiting.get(uuid)
     if waiting is not None:
-        work.waiting.remove(waiting)
-        turn_away(work, waiting.request, Refused(uuid, by=submit_pb2.REFUSED_BY_CANCEL))
+        _take_back(work, waiting, submit_pb2.REFUSED_BY_CANCEL)
     elif uuid in work.asked:
         work.asked[uuid].cancelled = True
     elif uuid in work.by_uuid:
@@ -70,8 +69,7 @@ def cancel(work: Work, uuid: bytes) -> None:
 def refuse_waiting(work: Work) -> None:
     """Nothing new is admitted: those who wait may try elsewhere."""
     for waiting in list(work.waiting):
-        work.waiting.remove(waiting)
-        turn_away(work, waiting.request, Refused(waiting.request.uuid, by=submit_pb2.REFUSED_BY_DRAINING))
+        _take_back(work, waiting, submit_pb2.REFUSED_BY_DRAINING)
 
 
 def take_size(work: Work, usable_blocks: int) -> None:
@@ -98,8 +96,7 @@ def expire(work: Work) -> float:
 def _end_late(work: Work, uuid: bytes) -> None:
     waiting = work.waiting.get(uuid)
     if waiting is not None:
-        work.waiting.remove(waiting)
-        turn_away(work, waiting.request, Refused(uuid, by=submit_pb2.REFUSED_BY_DEADLINE))
+        _take_back(work, waiting, submit_pb2.REFUSED_BY_DEADLINE)
     elif uuid in work.asked:
         work.asked[uuid].late = True
     elif uuid in work.by_uuid:
@@ -112,6 +109,11 @@ def turn_away(work: Work, request: Request, refused: Refused) -> None:
     """
     others = [uuid_of(request.uuid, output) for output in range(1, request.outputs)]
     work.news += [refused, *[Unknown(uuid) for uuid in others if uuid not in work.by_uuid]]
+
+
+def _take_back(work: Work, waiting: Waiting, by: submit_pb2.RefusedBy) -> None:
+    work.waiting.remove(waiting)
+    turn_away(work, waiting.request, Refused(waiting.request.uuid, by=by))
 
 
 def _refusal(request: Request, error: RequestRefused) -> Refused:

@@ -166,7 +166,7 @@ class Work:
         end_all(self.families.kin(sequence), reason)
 
     def note_deadline(self, request: Request) -> None:
-        """It ends with what it has when its time is over."""
+        """Have a request end with what it has when its time is over."""
         known = len(self.sequences) + len(self.asked) + len(self.waiting)
         self.deadlines.note(request, known, self.knows)
 

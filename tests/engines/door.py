@@ -102,8 +102,9 @@ class Door:
         wait_until(lambda: set(keys) <= set(self.listed()), "the engine has heard of them")
 
     def await_over(self, *keys: bytes, seconds: float = 120.0) -> None:
-        """Wait until requests have ended or are refused."""
-        wait_until(lambda: all(key in self.ended or key in self.refused for key in keys), "they are over", seconds)
+        """Wait until requests have ended, are refused, or are nothing that the engine works on."""
+        over = (self.ended, self.refused, self.unknown)
+        wait_until(lambda: all(any(key in those for those in over) for key in keys), "they are over", seconds)
 
     def start(self, *starts: submit_pb2.Start) -> list[bytes]:
         """Submit requests; returns their UUIDs."""

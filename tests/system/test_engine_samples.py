@@ -104,19 +104,7 @@ def events(world: EngineWorld, revision: int, count: int, *kinds: str) -> Counte
 
 
 def outputs_of(door: Door, start: submit_pb2.Start, seconds: float = 120.0) -> list[list[int]]:
-    return [output_of(door, key, seconds) for key in keys_of(start)]
-
-
-def output_of(door: Door, key: bytes, seconds: float) -> list[int]:
-    """A sample, also where its engine died with the word that it has ended: the next one refuses it, or knows nothing of it."""
-
-    def is_over() -> bool:
-        return key in door.ended or key in door.refused or key in door.unknown
-
-    wait_until(is_over, f"{key.hex()} ends", seconds)
-    found = door.lookup(key)
-    assert found.WhichOneof("found") == "finished", door.refused.get(key)
-    return list(found.finished.ids[found.finished.prompt : found.finished.final_length])
+    return [door.output(key, seconds) for key in keys_of(start)]
 
 
 def test_each_sample_is_what_a_request_with_its_seed_gives(model: Path, served: EngineWorld) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ from pagehold.client import AsyncClient, Cancelled, Delta
 from tests.launch.pools import flushed_pool
 from tests.launch.tiny_model import save_servable
 from tests.launch.up_program import UpFolder, up_folder
+from tests.scripted.processes import wait_until
 
 REQUESTS, CANCELLED, AT_ONCE = 2000, 200, 32
 PROCESSES = ("keeper", "manager", "engine", "door")
@@ -98,7 +98,4 @@ def test_nothing_is_left_of_two_thousand_requests(serving: UpFolder) -> None:
     assert pool.free == pool.blocks - 1
     assert serving.pids() == pids
     # Connections take their time to close.
-    deadline = time.monotonic() + 60
-    while (left := grown(before, footprint(serving))) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert left == []
+    wait_until(lambda: not grown(before, footprint(serving)), f"no process has more than {before}")

@@ -54,7 +54,7 @@ def test_the_memory_of_a_pool_that_could_not_be_made_is_not_taken_for_that_of_th
 
 def test_memory_that_could_not_be_added_is_not_taken_for_what_was_added_later() -> None:
     with running() as world, HandDriven(world.runtime_dir, "a", spec(geometry={"max_device_blocks": 4096})) as executor:
-        with stopped(world.keeper.pid), pytest.raises(grpc.RpcError):
+        with stopped(world.keeper.pid), pytest.raises(grpc.RpcError, match="nothing can be made safe just now"):
             world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=1024), timeout=60)
         world.admin.Resize(pool_pb2.ResizeRequest(device_blocks=4096), timeout=60)
         extents = memory(world, executor)

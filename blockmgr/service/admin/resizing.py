@@ -24,14 +24,15 @@ async def resize(manager: Manager, managed: ManagedPool, blocks: int) -> Resized
     New memory is with the descriptor store before a block in it can be handed out. Blocks beyond a smaller size are moved
     by executors with their next turns; their memory goes when none is left. Executors are asked for a turn in any case:
     those that are idle would refuse what does not fit the size that they know.
-    Raises ``InvalidMessage``, ``Precondition`` if pins stand in the way, ``ArenaError`` if there is no memory.
+    Raises ``InvalidMessage``, ``Precondition`` if pins stand in the way, ``ArenaError`` if there is no memory,
+    ``NotServing`` if the descriptor store does not take it.
     """
     limit = managed.geometry.max_device_blocks
     if not 2 <= blocks <= limit:
         raise InvalidMessage("device_blocks", blocks, f"must lie in 2..{limit}, the null block included")
     before = managed.pool.state.capacity
     if blocks > before:
-        await grow_memory(manager.notifier, managed, blocks)
+        await grow_memory(manager.deposits, managed, blocks)
     left = managed.pool.resize(blocks)
     if left or blocks != before:
         manager.nudge(managed.name, session_pb2.NUDGE_REASON_TICKETS)
